@@ -1,0 +1,122 @@
+#include "base/json.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace trine {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Builds the value while the parser reports events, so that limits apply before memory is spent.
+class StrictBuilder {
+ public:
+  explicit StrictBuilder(const JsonLimits& limits) : limits_(limits) {}
+
+  bool null() { return add(Json(nullptr)); }
+  bool boolean(bool value) { return add(Json(value)); }
+  bool number_integer(Json::number_integer_t value) { return add(Json(value)); }
+  bool number_unsigned(Json::number_unsigned_t value) { return add(Json(value)); }
+
+  bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
+    return add(Json(value));
+  }
+
+  bool string(Json::string_t& value) { return add(Json(std::move(value))); }
+  bool binary(Json::binary_t& /*value*/) { return false; }
+  bool start_object(std::size_t /*count*/) { return open(Json::object()); }
+
+  bool key(Json::string_t& name) {
+    if (!frames_.back().keys.insert(name).second) {
+      error_ = fmt::format("duplicate key \"{}\"", name.substr(0, 80));
+      return false;
+    }
+    frames_.back().pending_key = std::move(name);
+    return true;
+  }
+
+  bool end_object() { return close(); }
+  bool start_array(std::size_t /*count*/) { return open(Json::array()); }
+  bool end_array() { return close(); }
+
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
+                   const nlohmann::detail::exception& e) {
+    if (error_.empty()) {
+      const std::string_view text = e.what();  // "[json.exception.parse_error.101] parse error at line ..."
+      const std::size_t prefix = text.find("] ");
+      error_ = text.substr(prefix == std::string_view::npos ? 0 : prefix + 2);
+    }
+    return false;
+  }
+
+  const std::string& error() const { return error_; }
+  Json take() { return std::move(root_); }
+
+ private:
+  struct Frame {
+    Json value;
+    std::unordered_set<std::string> keys;
+    std::string pending_key;
+  };
+
+  bool open(Json value) {
+    if (frames_.size() >= static_cast<std::size_t>(limits_.max_depth)) {
+      error_ = fmt::format("nesting deeper than {}", limits_.max_depth);
+      return false;
+    }
+    frames_.push_back(Frame{std::move(value), {}, {}});
+    return true;
+  }
+
+  bool close() {
+    Json value = std::move(frames_.back().value);
+    frames_.pop_back();
+    return add(std::move(value));
+  }
+
+  bool add(Json value) {
+    if (frames_.empty()) {
+      root_ = std::move(value);
+      return true;
+    }
+    Frame& frame = frames_.back();
+    if (frame.value.is_object()) {
+      // Keys are unique (checked in key()), so appending avoids ordered_map's linear search per insertion.
+      frame.value.get_ref<Json::object_t&>().push_back(
+          {std::move(frame.pending_key), std::move(value)});
+    } else {
+      frame.value.push_back(std::move(value));
+    }
+    return true;
+  }
+
+  const JsonLimits limits_;
+  std::vector<Frame> frames_;
+  Json root_;
+  std::string error_;
+};
+
+}  // namespace
+
+Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    return fail(ErrorCode::kExhausted, "JSON text of {} bytes, at most {}", text.size(),
+                limits.max_bytes);
+  }
+  StrictBuilder builder(limits);
+  // Library boundary: nlohmann may throw bad_alloc and type errors.
+  try {
+    if (Json::sax_parse(text.begin(), text.end(), &builder)) {
+      return builder.take();
+    }
+  } catch (const std::exception& e) {
+    return fail(ErrorCode::kCorruptData, "JSON: {}", e.what());
+  }
+  return fail(ErrorCode::kCorruptData, "JSON: {}", builder.error());
+}
+
+}  // namespace trine

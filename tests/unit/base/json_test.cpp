@@ -1,0 +1,47 @@
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace trine {
+namespace {
+
+TEST(Json, KeepsKeyOrderAndValues) {
+  const auto value = parse_json(R"({"z":1,"a":[true,null,-2.5],"s":"\u00e9"})");
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(value->dump(), "{\"z\":1,\"a\":[true,null,-2.5],\"s\":\"\xc3\xa9\"}");
+}
+
+struct BadCase {
+  const char* name;
+  std::string text;
+  const char* part;  // the error must contain this
+};
+
+class JsonRefuses : public testing::TestWithParam<BadCase> {};
+
+TEST_P(JsonRefuses, WithAnErrorThatSaysWhy) {
+  const auto value = parse_json(GetParam().text);
+  ASSERT_FALSE(value.has_value());
+  EXPECT_EQ(value.error().code, ErrorCode::kCorruptData);
+  EXPECT_NE(value.error().message.find(GetParam().part), std::string::npos) << value.error().message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, JsonRefuses,
+    testing::Values(BadCase{"DuplicateKey", R"({"a":1,"b":{"a":1,"a":2}})", "duplicate key \"a\""},
+                    BadCase{"Depth", std::string(65, '[') + std::string(65, ']'), "nesting deeper than 64"},
+                    BadCase{"Trailing", "{} x", "parse error"}, BadCase{"Nan", "[NaN]", "parse error"},
+                    BadCase{"HugeNumber", "[1e999]", "number overflow"},
+                    BadCase{"LoneSurrogate", R"(["\ud800"])", "surrogate"},
+                    BadCase{"BadUtf8", "[\"\xff\"]", "UTF-8"}, BadCase{"Empty", "", "parse error"}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+TEST(Json, AcceptsTheDeepestAllowedNesting) {
+  EXPECT_TRUE(parse_json(std::string(64, '[') + std::string(64, ']')).has_value());
+}
+
+}  // namespace
+}  // namespace trine
