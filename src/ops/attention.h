@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <span>
 
-#include "kv/kv_cache.h"
 #include "ops/ops.h"
+#include "tensor/kv_layout.h"
 
 namespace trine::ops {
 
