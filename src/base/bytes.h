@@ -1,5 +1,5 @@
-// Bounds-checked reading of little-endian bytes from untrusted memory, and overflow-checked size arithmetic.
-// Thread rule: a reader belongs to one thread.
+// Bounds-checked reading of little-endian bytes from untrusted memory, and overflow-checked size
+// arithmetic. Thread rule: a reader belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,7 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   std::size_t position() const { return position_; }
+
   std::size_t remaining() const { return bytes_.size() - position_; }
 
   // A little-endian arithmetic value; `what` names the field in the error.
@@ -44,8 +45,9 @@ class ByteReader {
     requires std::is_arithmetic_v<T>
   Result<T> read(std::string_view what) {
     if (remaining() < sizeof(T)) {
-      return fail(ErrorCode::kCorruptData, "{}: {} bytes needed at offset {}, {} left (truncated file?)",
-                  what, sizeof(T), position_, remaining());
+      return fail(ErrorCode::kCorruptData,
+                  "{}: {} bytes needed at offset {}, {} left (truncated file?)", what, sizeof(T),
+                  position_, remaining());
     }
     T value;
     std::memcpy(&value, bytes_.data() + position_, sizeof(T));
@@ -56,8 +58,9 @@ class ByteReader {
   // The next `count` bytes, viewed in place.
   Result<std::span<const std::byte>> read_bytes(std::uint64_t count, std::string_view what) {
     if (count > remaining()) {
-      return fail(ErrorCode::kCorruptData, "{}: {} bytes needed at offset {}, {} left (truncated file?)",
-                  what, count, position_, remaining());
+      return fail(ErrorCode::kCorruptData,
+                  "{}: {} bytes needed at offset {}, {} left (truncated file?)", what, count,
+                  position_, remaining());
     }
     const auto out = bytes_.subspan(position_, static_cast<std::size_t>(count));
     position_ += static_cast<std::size_t>(count);

@@ -1,6 +1,6 @@
-// TRINE_CHECK: a condition that only a bug can break. Prints the condition and aborts. Never reachable
-// from input: a fuzzer that lands here has found a missing Result. TRINE_DCHECK is the same in the dev and
-// sanitizer presets and nothing in release.
+// TRINE_CHECK: a condition that only a bug can break. Prints the condition and aborts. Never
+// reachable from input: a fuzzer that lands here has found a missing Result. TRINE_DCHECK is the
+// same in the dev and sanitizer presets and nothing in release.
 #pragma once
 
 #include <cstdio>
@@ -15,11 +15,11 @@ namespace trine::detail {
 
 }  // namespace trine::detail
 
-#define TRINE_CHECK(condition)                                           \
-  do {                                                                   \
-    if (!(condition)) [[unlikely]] {                                     \
-      ::trine::detail::check_failed(#condition, __FILE__, __LINE__);     \
-    }                                                                    \
+#define TRINE_CHECK(condition)                                       \
+  do {                                                               \
+    if (!(condition)) [[unlikely]] {                                 \
+      ::trine::detail::check_failed(#condition, __FILE__, __LINE__); \
+    }                                                                \
   } while (false)
 
 #ifdef TRINE_DCHECK_ENABLED

@@ -1,17 +1,17 @@
 // Errors as values: Result<T>, the eight error codes and their exit status.
 //
-// Everything that comes from outside (files, network, users, peers) returns Result<T>. TRINE_CHECK is for
-// bugs only. Our code does not throw; exceptions of libraries are caught where the library is called.
-// Thread rule: values, no shared state.
+// Everything that comes from outside (files, network, users, peers) returns Result<T>. TRINE_CHECK
+// is for bugs only. Our code does not throw; exceptions of libraries are caught where the library
+// is called. Thread rule: values, no shared state.
 #pragma once
-
-#include <fmt/format.h>
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <utility>
+
+#include <fmt/format.h>
+#include <tl/expected.hpp>
 
 namespace trine {
 
@@ -30,8 +30,8 @@ enum class ErrorCode : std::uint8_t {
 // Lower-case name as used in logs and --json output, e.g. "corrupt_data".
 std::string_view error_code_name(ErrorCode code);
 
-// Process exit status for a command that ends with this error: 2 usage, 3 bad or unsupported model or file,
-// 4 does not fit, 130 interrupted, 1 everything else.
+// Process exit status for a command that ends with this error: 2 usage, 3 bad or unsupported model
+// or file, 4 does not fit, 130 interrupted, 1 everything else.
 int exit_status(ErrorCode code);
 
 struct [[nodiscard]] Error {
@@ -47,7 +47,8 @@ template <typename T>
 using Result = tl::expected<T, Error>;
 using Status = Result<void>;
 
-// fail(ErrorCode::kCorruptData, "tensor {}: {} dims, at most 4", name, n): builds the error side of a Result.
+// fail(ErrorCode::kCorruptData, "tensor {}: {} dims, at most 4", name, n): builds the error side of
+// a Result.
 template <typename... Args>
 [[nodiscard]] tl::unexpected<Error> fail(ErrorCode code, fmt::format_string<Args...> text,
                                          Args&&... args) {
@@ -60,19 +61,19 @@ template <typename... Args>
 #define TRINE_CONCAT(a, b) TRINE_CONCAT_INNER(a, b)
 
 // TRINE_TRY(expr): returns the error of a Status to the caller.
-#define TRINE_TRY(expr)                                            \
-  do {                                                             \
-    if (auto trine_status = (expr); !trine_status.has_value()) {   \
-      return ::tl::unexpected(std::move(trine_status).error());    \
-    }                                                              \
+#define TRINE_TRY(expr)                                          \
+  do {                                                           \
+    if (auto trine_status = (expr); !trine_status.has_value()) { \
+      return ::tl::unexpected(std::move(trine_status).error());  \
+    }                                                            \
   } while (false)
 
 // TRINE_TRY_ASSIGN(auto x, expr): x is the value of a Result, or its error goes to the caller.
 #define TRINE_TRY_ASSIGN(target, expr) \
   TRINE_TRY_ASSIGN_INNER(TRINE_CONCAT(trine_result_, __LINE__), target, expr)
-#define TRINE_TRY_ASSIGN_INNER(result, target, expr)          \
-  auto result = (expr);                                       \
-  if (!result.has_value()) {                                  \
-    return ::tl::unexpected(std::move(result).error());       \
-  }                                                           \
+#define TRINE_TRY_ASSIGN_INNER(result, target, expr)    \
+  auto result = (expr);                                 \
+  if (!result.has_value()) {                            \
+    return ::tl::unexpected(std::move(result).error()); \
+  }                                                     \
   target = std::move(result).value()

@@ -1,6 +1,6 @@
 // IEEE binary16 and bfloat16 as bit patterns, with exact conversions in plain C++.
-// Used by scalar references, file readers and tests; the ISA kernels use the CPU's own conversions, which
-// agree bit for bit (round to nearest even; NaN stays NaN). Thread rule: pure functions.
+// Used by scalar references, file readers and tests; the ISA kernels use the CPU's own conversions,
+// which agree bit for bit (round to nearest even; NaN stays NaN). Thread rule: pure functions.
 #pragma once
 
 #include <bit>
@@ -33,7 +33,8 @@ inline std::uint16_t f32_to_f16(float value) {
   if (magnitude >= 0x477ff000u) {  // rounds to 2^16 or more: infinity
     return static_cast<std::uint16_t>(sign | 0x7c00u);
   }
-  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 lines the mantissa up and rounds to even
+  if (magnitude <
+      0x38800000u) {  // below 2^-14: adding 0.5 lines the mantissa up and rounds to even
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
   }

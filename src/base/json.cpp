@@ -1,11 +1,12 @@
 #include "base/json.h"
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 namespace trine {
 namespace {
@@ -18,8 +19,11 @@ class StrictBuilder {
   explicit StrictBuilder(const JsonLimits& limits) : limits_(limits) {}
 
   bool null() { return add(Json(nullptr)); }
+
   bool boolean(bool value) { return add(Json(value)); }
+
   bool number_integer(Json::number_integer_t value) { return add(Json(value)); }
+
   bool number_unsigned(Json::number_unsigned_t value) { return add(Json(value)); }
 
   bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
@@ -27,7 +31,9 @@ class StrictBuilder {
   }
 
   bool string(Json::string_t& value) { return add(Json(std::move(value))); }
+
   bool binary(Json::binary_t& /*value*/) { return false; }
+
   bool start_object(std::size_t /*count*/) { return open(Json::object()); }
 
   bool key(Json::string_t& name) {
@@ -40,13 +46,16 @@ class StrictBuilder {
   }
 
   bool end_object() { return close(); }
+
   bool start_array(std::size_t /*count*/) { return open(Json::array()); }
+
   bool end_array() { return close(); }
 
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
                    const nlohmann::detail::exception& e) {
     if (error_.empty()) {
-      const std::string_view text = e.what();  // "[json.exception.parse_error.101] parse error at line ..."
+      const std::string_view text =
+          e.what();  // "[json.exception.parse_error.101] parse error at line ..."
       const std::size_t prefix = text.find("] ");
       error_ = text.substr(prefix == std::string_view::npos ? 0 : prefix + 2);
     }
@@ -54,6 +63,7 @@ class StrictBuilder {
   }
 
   const std::string& error() const { return error_; }
+
   Json take() { return std::move(root_); }
 
  private:
@@ -85,7 +95,8 @@ class StrictBuilder {
     }
     Frame& frame = frames_.back();
     if (frame.value.is_object()) {
-      // Keys are unique (checked in key()), so appending avoids ordered_map's linear search per insertion.
+      // Keys are unique (checked in key()), so appending avoids ordered_map's linear search per
+      // insertion.
       frame.value.get_ref<Json::object_t&>().push_back(
           {std::move(frame.pending_key), std::move(value)});
     } else {

@@ -1,10 +1,12 @@
-// Strict JSON for untrusted files and requests: nlohmann's parser behind limits it does not have itself.
-// Include <nlohmann/json.hpp> in the .cpp that looks inside the value. Thread rule: pure function.
+// Strict JSON for untrusted files and requests: nlohmann's parser behind limits it does not have
+// itself. Include <nlohmann/json.hpp> in the .cpp that looks inside the value. Thread rule: pure
+// function.
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "base/error.h"
 
@@ -15,9 +17,9 @@ struct JsonLimits {
   std::size_t max_bytes = std::size_t{512} << 20;
 };
 
-// Parses one JSON text. Refuses, with the byte offset: bad syntax, invalid UTF-8, lone surrogates, NaN and
-// Infinity literals, numbers outside double range, duplicate object keys, nesting beyond `max_depth`, and
-// anything after the value. Key order is kept (ordered_json).
+// Parses one JSON text. Refuses, with the byte offset: bad syntax, invalid UTF-8, lone surrogates,
+// NaN and Infinity literals, numbers outside double range, duplicate object keys, nesting beyond
+// `max_depth`, and anything after the value. Key order is kept (ordered_json).
 Result<nlohmann::ordered_json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace trine

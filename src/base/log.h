@@ -2,11 +2,11 @@
 // Thread rule: any thread.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace trine::log {
 

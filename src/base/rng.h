@@ -1,6 +1,7 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011). A draw is a pure function of (seed, position, purpose, index); nothing is consumed, so batch
-// mates, retries, hand-over and draft length cannot shift it (docs/numerics.md, rule 6).
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011). A draw is a pure function of (seed, position, purpose, index); nothing is
+// consumed, so batch mates, retries, hand-over and draft length cannot shift it (docs/numerics.md,
+// rule 6).
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
 // A loaded decoder: immutable weights plus the one forward path, a step over spans.
 //
-// Whole prefill, chunked prefill, decode, speculative verification and teacher-forced evaluation are the same
-// call with different spans. Logits of a (sequence, position) are bit-identical whatever else is in the step.
-// Thread rule: Model is immutable and shared (shared_ptr<const Model>); forward() runs on the engine thread
-// with a StepRunner that belongs to it.
+// Whole prefill, chunked prefill, decode, speculative verification and teacher-forced evaluation
+// are the same call with different spans. Logits of a (sequence, position) are bit-identical
+// whatever else is in the step. Thread rule: Model is immutable and shared (shared_ptr<const
+// Model>); forward() runs on the engine thread with a StepRunner that belongs to it.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ namespace trine {
 
 // Consecutive new tokens of one sequence in one step.
 struct Span {
-  KvSequence* sequence = nullptr;                // reserve() covered the new tokens
-  std::span<const std::int32_t> tokens;          // n >= 1 new token ids
-  std::span<const std::int32_t> parents;         // empty for a chain, else n entries (see AttentionSpan)
+  KvSequence* sequence = nullptr;         // reserve() covered the new tokens
+  std::span<const std::int32_t> tokens;   // n >= 1 new token ids
+  std::span<const std::int32_t> parents;  // empty for a chain, else n entries (see AttentionSpan)
   // Rows whose logits are wanted: kNone, kLast or kAll of this span.
   enum class Logits : std::uint8_t { kNone, kLast, kAll } logits = Logits::kLast;
 };
 
-// Called on the engine thread when the keys and values of `layer` are written for all spans of the step.
-// Layer-wise KV transfer, calibration and feature taps hang on it. `hidden` is [T, E], the residual stream
-// after the layer.
+// Called on the engine thread when the keys and values of `layer` are written for all spans of the
+// step. Layer-wise KV transfer, calibration and feature taps hang on it. `hidden` is [T, E], the
+// residual stream after the layer.
 class LayerObserver {
  public:
   virtual ~LayerObserver() = default;
@@ -44,8 +44,8 @@ class Model {
     // Follows config values instead of the file's: none yet.
   };
 
-  // Opens a GGUF file or a directory with config.json and safetensors. Errors: not_found, corrupt_data and
-  // unsupported, naming tensor or key, value and limit.
+  // Opens a GGUF file or a directory with config.json and safetensors. Errors: not_found,
+  // corrupt_data and unsupported, naming tensor or key, value and limit.
   static Result<std::shared_ptr<const Model>> load(const std::string& path);
   virtual ~Model() = default;
 
@@ -56,9 +56,10 @@ class Model {
   class Workspace;
   virtual std::unique_ptr<Workspace> make_workspace() const = 0;
 
-  // Runs one step. Writes keys and values of every new token; commits nothing (the caller does). `logits`
-  // receives one row of V floats per wanted row, in span order. Errors: invalid_argument for a token id
-  // outside the vocabulary, exhausted past the model's context (both numbers in the message).
+  // Runs one step. Writes keys and values of every new token; commits nothing (the caller does).
+  // `logits` receives one row of V floats per wanted row, in span order. Errors: invalid_argument
+  // for a token id outside the vocabulary, exhausted past the model's context (both numbers in the
+  // message).
   virtual Status forward(ops::Context& ctx, std::span<const Span> spans, Workspace& workspace,
                          std::vector<float>& logits, LayerObserver* observer = nullptr) const = 0;
 };

@@ -1,12 +1,13 @@
 // Checked, parallel operations of the forward pass on float32 activations.
 //
-// Numeric contract (docs/numerics.md): every output element is one fixed chain of operations that depends on
-// the operands and the shape only: not on the number of rows, on which rows they are, on the thread count or
-// on the instruction set. So a row computed alone equals, bit for bit, the same row computed in a batch.
-// Shapes: T rows (tokens of the step), K inputs, N outputs. All matrices are row-major and dense.
-// Errors: shapes are the model's responsibility and were validated when it was bound; a mismatch is a bug
-// (TRINE_CHECK). Thread rule: called by the engine thread; each operation uses the whole team and returns
-// when it is done. No operation allocates after the workspace has reached its size.
+// Numeric contract (docs/numerics.md): every output element is one fixed chain of operations that
+// depends on the operands and the shape only: not on the number of rows, on which rows they are, on
+// the thread count or on the instruction set. So a row computed alone equals, bit for bit, the same
+// row computed in a batch. Shapes: T rows (tokens of the step), K inputs, N outputs. All matrices
+// are row-major and dense. Errors: shapes are the model's responsibility and were validated when it
+// was bound; a mismatch is a bug (TRINE_CHECK). Thread rule: called by the engine thread; each
+// operation uses the whole team and returns when it is done. No operation allocates after the
+// workspace has reached its size.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,9 @@ struct WeightView {
 class Context {
  public:
   explicit Context(ThreadTeam& team);
+
   ThreadTeam& team() const { return *team_; }
+
   // At least `floats` floats of scratch for one member; grows on first use, then stable.
   void reserve_scratch(std::size_t floats);
   float* scratch(int thread_idx);
@@ -42,32 +45,38 @@ class Context {
   std::vector<std::vector<float>> scratch_;
 };
 
-// y[T, N] = x[T, K] * w^T (+ bias[N] when not null). x rows are `x_stride` floats apart, y rows `y_stride`.
-void linear(Context& ctx, const WeightView& w, const float* bias, const float* x, std::int64_t x_stride,
-            std::int64_t num_rows, float* y, std::int64_t y_stride);
+// y[T, N] = x[T, K] * w^T (+ bias[N] when not null). x rows are `x_stride` floats apart, y rows
+// `y_stride`.
+void linear(Context& ctx, const WeightView& w, const float* bias, const float* x,
+            std::int64_t x_stride, std::int64_t num_rows, float* y, std::int64_t y_stride);
 
-// out[T, K] = rows `ids` of the table, as f32, each multiplied by `scale`. ids are in [0, table.rows).
-void embed(Context& ctx, const WeightView& table, std::span<const std::int32_t> ids, float scale, float* out);
+// out[T, K] = rows `ids` of the table, as f32, each multiplied by `scale`. ids are in [0,
+// table.rows).
+void embed(Context& ctx, const WeightView& table, std::span<const std::int32_t> ids, float scale,
+           float* out);
 
-// y[t] = x[t] / sqrt(mean(x[t]^2) + eps) * (weight + weight_offset), per row of `dim`. weight_offset is 1 for
-// Gemma's (1 + w) in HF checkpoints, else 0. y may be x. Rows are `stride` floats apart (both).
-void rms_norm(Context& ctx, const float* x, const float* weight, float weight_offset, float eps, std::int64_t dim,
-              std::int64_t num_rows, std::int64_t stride, float* y);
+// y[t] = x[t] / sqrt(mean(x[t]^2) + eps) * (weight + weight_offset), per row of `dim`.
+// weight_offset is 1 for Gemma's (1 + w) in HF checkpoints, else 0. y may be x. Rows are `stride`
+// floats apart (both).
+void rms_norm(Context& ctx, const float* x, const float* weight, float weight_offset, float eps,
+              std::int64_t dim, std::int64_t num_rows, std::int64_t stride, float* y);
 
 // x += y, elementwise.
 void add(Context& ctx, float* x, const float* y, std::int64_t count);
 
 // out = act(gate) * up, elementwise.
 enum class Activation : std::uint8_t { kSilu, kGeluTanh, kGeluErf };
-void gated_activation(Context& ctx, Activation act, const float* gate, const float* up, std::int64_t count, float* out);
+void gated_activation(Context& ctx, Activation act, const float* gate, const float* up,
+                      std::int64_t count, float* out);
 
-// Rotary embedding. cos/sin are [T, rotary_dim / 2], already multiplied by the attention factor where the
-// scaling kind has one. kHalf rotates (i, i + rotary_dim/2) pairs (HF order), kInterleaved rotates (2i, 2i+1)
-// (GGUF's llama order). x is [T, num_heads, head_dim] with rows `stride` floats apart; dims past rotary_dim
-// stay as they are.
+// Rotary embedding. cos/sin are [T, rotary_dim / 2], already multiplied by the attention factor
+// where the scaling kind has one. kHalf rotates (i, i + rotary_dim/2) pairs (HF order),
+// kInterleaved rotates (2i, 2i+1) (GGUF's llama order). x is [T, num_heads, head_dim] with rows
+// `stride` floats apart; dims past rotary_dim stay as they are.
 enum class RopeLayout : std::uint8_t { kHalf, kInterleaved };
-void rope(Context& ctx, RopeLayout layout, float* x, std::int64_t stride, std::int64_t num_rows, std::int32_t num_heads,
-          std::int32_t head_dim, std::int32_t rotary_dim, const float* cos, const float* sin);
+void rope(Context& ctx, RopeLayout layout, float* x, std::int64_t stride, std::int64_t num_rows,
+          std::int32_t num_heads, std::int32_t head_dim, std::int32_t rotary_dim, const float* cos,
+          const float* sin);
 
 // In-place softmax of each row: exp(x - max) / sum in one fixed order.
 void softmax_rows(Context& ctx, float* x, std::int64_t num_rows, std::int64_t dim);

@@ -1,9 +1,9 @@
 // The compute threads: a fixed team that runs one function on every member and waits for all.
 //
-// Work is split by the caller over output rows or heads, never over a reduction, so results do not depend on
-// the team's size. The calling thread is member 0. Waiting spins briefly, then sleeps on a futex, so that an
-// idle team costs nothing and two processes on one machine do not fight.
-// Thread rule: run() is called by one thread at a time (the engine role).
+// Work is split by the caller over output rows or heads, never over a reduction, so results do not
+// depend on the team's size. The calling thread is member 0. Waiting spins briefly, then sleeps on
+// a futex, so that an idle team costs nothing and two processes on one machine do not fight. Thread
+// rule: run() is called by one thread at a time (the engine role).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace trine {
 
 class ThreadTeam {
  public:
-  // num_threads >= 1; 0 means one per usable core. Errors: exhausted when a thread cannot be started.
+  // num_threads >= 1; 0 means one per usable core. Errors: exhausted when a thread cannot be
+  // started.
   static Result<std::unique_ptr<ThreadTeam>> create(int num_threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -25,14 +26,15 @@ class ThreadTeam {
 
   int num_threads() const;
 
-  // Calls body(context, thread_idx) once on every member, thread_idx in [0, num_threads()). Returns when all
-  // are done. The body must not call run() and must not allocate.
+  // Calls body(context, thread_idx) once on every member, thread_idx in [0, num_threads()). Returns
+  // when all are done. The body must not call run() and must not allocate.
   void run(void (*body)(void* context, int thread_idx), void* context);
 
   // The same for a callable; no allocation, the callable is borrowed.
   template <typename Body>
   void run(Body&& body) {
-    run([](void* context, int thread_idx) { (*static_cast<std::remove_reference_t<Body>*>(context))(thread_idx); },
+    run([](void* context,
+           int thread_idx) { (*static_cast<std::remove_reference_t<Body>*>(context))(thread_idx); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 

@@ -11,14 +11,49 @@ namespace trine {
 
 enum class DType : std::uint8_t {
   // plain
-  kF32, kF16, kBF16, kF64, kF8E4M3, kF8E5M2,
-  kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kBool,
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kF8E4M3,
+  kF8E5M2,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kBool,
   // GGUF blocks that decode
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ8_1,
-  kQ2K, kQ3K, kQ4K, kQ5K, kQ6K,
-  kIQ4NL, kIQ4XS, kMXFP4, kNVFP4, kTQ1_0, kTQ2_0, kQ1_0, kQ2_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ8_1,
+  kQ2K,
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIQ4NL,
+  kIQ4XS,
+  kMXFP4,
+  kNVFP4,
+  kTQ1_0,
+  kTQ2_0,
+  kQ1_0,
+  kQ2_0,
   // GGUF codebook blocks: known by name and size, refused as weights
-  kIQ2XXS, kIQ2XS, kIQ2S, kIQ3XXS, kIQ3S, kIQ1S, kIQ1M,
+  kIQ2XXS,
+  kIQ2XS,
+  kIQ2S,
+  kIQ3XXS,
+  kIQ3S,
+  kIQ1S,
+  kIQ1M,
   kCount,
 };
 
@@ -33,8 +68,8 @@ struct DTypeInfo {
 
 const DTypeInfo& dtype_info(DType type);
 
-// Bytes of a row of `elems` elements. `elems` must be a multiple of block_elems; nullopt when it is not or
-// when the size does not fit 63 bits.
+// Bytes of a row of `elems` elements. `elems` must be a multiple of block_elems; nullopt when it is
+// not or when the size does not fit 63 bits.
 std::optional<std::int64_t> dtype_row_bytes(DType type, std::int64_t elems);
 
 }  // namespace trine

@@ -16,15 +16,23 @@
 namespace trine::text {
 
 // Kinds as GGUF's tokenizer.ggml.token_type spells them.
-enum class TokenKind : std::uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum class TokenKind : std::uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
 
-// What a GGUF file says about its tokenizer (tokenizer.ggml.*), already type- and length-checked by the caller.
+// What a GGUF file says about its tokenizer (tokenizer.ggml.*), already type- and length-checked by
+// the caller.
 struct GgufTokenizerData {
-  std::string model;   // "gpt2", "llama", "t5", ...
-  std::string pre;     // "default", "llama-bpe", "qwen2", "smollm", ...
+  std::string model;  // "gpt2", "llama", "t5", ...
+  std::string pre;    // "default", "llama-bpe", "qwen2", "smollm", ...
   std::vector<std::string> tokens;
-  std::vector<float> scores;            // empty or tokens.size()
-  std::vector<std::int32_t> kinds;      // empty or tokens.size()
+  std::vector<float> scores;        // empty or tokens.size()
+  std::vector<std::int32_t> kinds;  // empty or tokens.size()
   std::vector<std::string> merges;
   std::optional<std::int32_t> bos, eos, eot, eom, unk, pad;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
@@ -32,8 +40,9 @@ struct GgufTokenizerData {
 };
 
 struct EncodeOptions {
-  bool add_special = true;     // BOS/EOS as the model's tokenizer adds them
-  bool parse_special = false;  // whether "<|im_end|>" in the text becomes the control token. Off for user content.
+  bool add_special = true;  // BOS/EOS as the model's tokenizer adds them
+  bool parse_special =
+      false;  // whether "<|im_end|>" in the text becomes the control token. Off for user content.
 };
 
 // One run of text for encode_parts: template text may name control tokens, user text may not.
@@ -51,13 +60,17 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Errors: invalid_argument for text that is not UTF-8 (with the byte offset).
-  virtual Result<std::vector<std::int32_t>> encode(std::string_view text, const EncodeOptions& options) const = 0;
-  // Control tokens are recognised in parts with from_user == false only; neighbouring parts are otherwise encoded as one
-  // text. add_special as in EncodeOptions.
-  virtual Result<std::vector<std::int32_t>> encode_parts(std::span<const TextPart> parts, bool add_special) const = 0;
+  virtual Result<std::vector<std::int32_t>> encode(std::string_view text,
+                                                   const EncodeOptions& options) const = 0;
+  // Control tokens are recognised in parts with from_user == false only; neighbouring parts are
+  // otherwise encoded as one text. add_special as in EncodeOptions.
+  virtual Result<std::vector<std::int32_t>> encode_parts(std::span<const TextPart> parts,
+                                                         bool add_special) const = 0;
 
-  // The text of the ids. skip_special leaves control tokens out. Errors: invalid_argument for an id outside the vocabulary.
-  virtual Result<std::string> decode(std::span<const std::int32_t> ids, bool skip_special) const = 0;
+  // The text of the ids. skip_special leaves control tokens out. Errors: invalid_argument for an id
+  // outside the vocabulary.
+  virtual Result<std::string> decode(std::span<const std::int32_t> ids,
+                                     bool skip_special) const = 0;
 
   virtual std::int32_t vocab_size() const = 0;
   virtual TokenKind kind(std::int32_t id) const = 0;
@@ -68,14 +81,15 @@ class Tokenizer {
   virtual std::optional<std::int32_t> find(std::string_view piece) const = 0;
   virtual std::optional<std::int32_t> bos() const = 0;
   virtual std::optional<std::int32_t> eos() const = 0;
-  // Every id that ends a generation: eos, eot, eom, <|im_end|>, <|eot_id|>, <end_of_turn>, ... found by name and metadata.
+  // Every id that ends a generation: eos, eot, eom, <|im_end|>, <|eot_id|>, <end_of_turn>, ...
+  // found by name and metadata.
   virtual std::span<const std::int32_t> stop_ids() const = 0;
   // "byte-level BPE (llama3)", "SentencePiece BPE", ... for `trine show`.
   virtual std::string description() const = 0;
 };
 
-// Streaming detokenizer: feed ids one by one, get text that never ends inside a character; the concatenation of all
-// outputs and finish() equals decode() of all ids.
+// Streaming detokenizer: feed ids one by one, get text that never ends inside a character; the
+// concatenation of all outputs and finish() equals decode() of all ids.
 class StreamDecoder {
  public:
   StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special);

@@ -1,6 +1,7 @@
 // Any bytes either parse or give an error; never a crash, hang or unbounded memory.
 #include <cstddef>
 #include <cstdint>
+
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"

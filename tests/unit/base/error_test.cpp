@@ -1,8 +1,8 @@
 #include "base/error.h"
 
-#include <gtest/gtest.h>
-
 #include <array>
+
+#include <gtest/gtest.h>
 
 #include "base/bytes.h"
 

@@ -1,9 +1,9 @@
 #include "base/half.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdint>
+
+#include <gtest/gtest.h>
 
 namespace trine {
 namespace {
@@ -34,7 +34,8 @@ TEST(Half, AgreesWithTheCompilersFloat16) {
   // Rounding, including ties and the subnormal and overflow borders.
   for (std::uint32_t bits = 0x33000000u; bits < 0x47900000u; bits += 0x331u) {
     const float value = std::bit_cast<float>(bits);
-    EXPECT_EQ(f32_to_f16(value), std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) << value;
+    EXPECT_EQ(f32_to_f16(value), std::bit_cast<std::uint16_t>(static_cast<_Float16>(value)))
+        << value;
   }
 }
 

@@ -1,9 +1,9 @@
 #include "base/json.h"
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace trine {
 namespace {
@@ -26,14 +26,17 @@ TEST_P(JsonRefuses, WithAnErrorThatSaysWhy) {
   const auto value = parse_json(GetParam().text);
   ASSERT_FALSE(value.has_value());
   EXPECT_EQ(value.error().code, ErrorCode::kCorruptData);
-  EXPECT_NE(value.error().message.find(GetParam().part), std::string::npos) << value.error().message;
+  EXPECT_NE(value.error().message.find(GetParam().part), std::string::npos)
+      << value.error().message;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, JsonRefuses,
     testing::Values(BadCase{"DuplicateKey", R"({"a":1,"b":{"a":1,"a":2}})", "duplicate key \"a\""},
-                    BadCase{"Depth", std::string(65, '[') + std::string(65, ']'), "nesting deeper than 64"},
-                    BadCase{"Trailing", "{} x", "parse error"}, BadCase{"Nan", "[NaN]", "parse error"},
+                    BadCase{"Depth", std::string(65, '[') + std::string(65, ']'),
+                            "nesting deeper than 64"},
+                    BadCase{"Trailing", "{} x", "parse error"},
+                    BadCase{"Nan", "[NaN]", "parse error"},
                     BadCase{"HugeNumber", "[1e999]", "number overflow"},
                     BadCase{"LoneSurrogate", R"(["\ud800"])", "surrogate"},
                     BadCase{"BadUtf8", "[\"\xff\"]", "UTF-8"}, BadCase{"Empty", "", "parse error"}),

@@ -1,0 +1,66 @@
+# Entry points. Every target says what it does and installs what it needs; all are idempotent.
+#   make            build/release/trine
+#   make demo       fetch SmolLM2-135M (98 MB) and answer a question with it
+#   make test       what CI runs: lint, release everything, asan unit+property, tsan threaded, fuzz replay + 10 s each
+#   make test-all   every test in every preset, and the tidy build
+#   make bench      micro benchmarks with machine limits beside them
+#   make lint       format, layers, symbols, file sizes
+#   make format     rewrite sources with clang-format 16
+#   make golden     regenerate golden files with the pinned Python oracles (needs network and ~6 GB)
+#   make golden-llama   the same for the llama.cpp logits (builds llama-cpp-python)
+#   make fuzz-long  30 minutes of fuzzing per target (FUZZ_SECONDS to change)
+#   make clean      remove build/
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := all
+.PHONY: all setup demo test test-all bench lint format golden golden-llama fuzz-long clean
+
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 1800
+GOLDEN_PYTHON := .venv/golden/bin/python
+
+all: setup
+	@tools/build.sh release trine
+
+setup:
+	@tools/setup.sh packages.txt
+
+demo: all
+	@tools/demo.sh
+
+test: setup
+	@tools/test.sh standard
+
+test-all: setup
+	@tools/test.sh all
+
+bench: setup
+	@tools/build.sh release all
+	@tools/bench.sh
+
+lint: setup
+	@python3 tools/check_tree.py
+	@tools/format.sh --check
+
+format: setup
+	@tools/format.sh
+
+.venv/golden/.done: tools/golden/requirements.txt
+	python3 -m venv .venv/golden
+	.venv/golden/bin/pip install -r tools/golden/requirements.txt
+	touch $@
+
+golden: setup .venv/golden/.done
+	@for script in dequant tokenizers chat_templates sampling families; do \
+	  echo "== tools/golden/$$script.py"; $(GOLDEN_PYTHON) tools/golden/$$script.py; done
+
+golden-llama: all .venv/golden/.done
+	.venv/golden/bin/pip install -r tools/golden/requirements-llama.txt
+	$(GOLDEN_PYTHON) tools/golden/llama_cpp_logits.py
+
+fuzz-long: setup
+	@tools/fuzz_long.sh $(FUZZ_SECONDS)
+
+clean:
+	rm -rf build
