@@ -69,6 +69,8 @@ template <typename... Args>
   } while (false)
 
 // TRINE_TRY_ASSIGN(auto x, expr): x is the value of a Result, or its error goes to the caller.
+// The target is a declaration and cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define TRINE_TRY_ASSIGN(target, expr) \
   TRINE_TRY_ASSIGN_INNER(TRINE_CONCAT(trine_result_, __LINE__), target, expr)
 #define TRINE_TRY_ASSIGN_INNER(result, target, expr)    \
@@ -77,3 +79,4 @@ template <typename... Args>
     return ::tl::unexpected(std::move(result).error()); \
   }                                                     \
   target = std::move(result).value()
+// NOLINTEND(bugprone-macro-parentheses)
