@@ -54,6 +54,14 @@ enum class DType : std::uint8_t {
   kIQ3S,
   kIQ1S,
   kIQ1M,
+  // safetensors types known by name and size only; sub-byte types are blocks that fill whole bytes
+  kF8E8M0,
+  kF8E4M3FNUZ,
+  kF8E5M2FNUZ,
+  kF4,
+  kF6E2M3,
+  kF6E3M2,
+  kC64,
   kCount,
 };
 

@@ -1,0 +1,18 @@
+#include "kernels/dequant.h"
+
+#include "base/check.h"
+
+namespace trine::kernels {
+
+const DequantTable& dequant_table() {
+  return kDequantScalar;
+}
+
+void dequantize_row(DType type, const std::byte* blocks, float* out, std::int64_t elems) {
+  const DequantFn row = dequant_table().row[static_cast<std::size_t>(type)];
+  TRINE_CHECK(row != nullptr);
+  TRINE_CHECK(elems >= 0 && elems % dtype_info(type).block_elems == 0);
+  row(blocks, out, elems);
+}
+
+}  // namespace trine::kernels
