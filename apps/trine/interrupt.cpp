@@ -1,0 +1,67 @@
+#include "apps/trine/interrupt.h"
+
+#include <csignal>
+
+#include <unistd.h>
+
+namespace trine::app {
+
+namespace {
+
+std::atomic<bool> requested{false};
+std::atomic<void (*)()> exit_hook{nullptr};
+
+static_assert(std::atomic<bool>::is_always_lock_free &&
+              std::atomic<void (*)()>::is_always_lock_free);
+
+void run_exit_hook() {
+  if (void (*hook)() = exit_hook.load(); hook != nullptr) {
+    hook();
+  }
+}
+
+void on_interrupt(int /*signal*/) {
+  if (requested.exchange(true)) {
+    run_exit_hook();
+    ::_exit(130);
+  }
+}
+
+void on_terminate(int signal) {
+  run_exit_hook();
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  struct sigaction action = {};
+  sigemptyset(&action.sa_mask);
+  // No SA_RESTART: a blocked read of standard input must return so that the command can stop.
+  action.sa_handler = on_interrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+  action.sa_handler = on_terminate;
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGHUP, &action, nullptr);
+  action.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &action, nullptr);
+}
+
+const std::atomic<bool>& interrupt_flag() {
+  return requested;
+}
+
+bool interrupted() {
+  return requested.load();
+}
+
+void clear_interrupt() {
+  requested.store(false);
+}
+
+void set_exit_hook(void (*hook)()) {
+  exit_hook.store(hook);
+}
+
+}  // namespace trine::app

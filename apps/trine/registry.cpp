@@ -1,0 +1,48 @@
+// The list of commands. To add one: cmd_<name>.cpp with `extern const Command k<Name>Command`, two
+// lines here, one in CMakeLists.txt.
+#include <array>
+
+#include "apps/trine/command.h"
+
+namespace trine::app {
+
+extern const Command kConfigCommand;
+extern const Command kOptionsPageCommand;
+extern const Command kCompletionCommand;
+
+namespace {
+
+constexpr CommandGroup kGroups[] = {
+    {"models", "Models"},
+    {"generate", "Generate"},
+    {"inspect", "Tokens, templates, logits"},
+    {"verify", "Prove and diagnose"},
+    {"setup", "Set up"},
+};
+
+const Command* const kCommands[] = {
+    &kConfigCommand,
+    &kCompletionCommand,
+    &kOptionsPageCommand,
+};
+
+}  // namespace
+
+std::span<const CommandGroup> command_groups() {
+  return kGroups;
+}
+
+std::span<const Command* const> commands() {
+  return kCommands;
+}
+
+const Command* find_command(std::string_view name) {
+  for (const Command* command : kCommands) {
+    if (command->name == name) {
+      return command;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace trine::app
