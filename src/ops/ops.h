@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -36,13 +37,15 @@ class Context {
 
   ThreadTeam& team() const { return *team_; }
 
-  // At least `floats` floats of scratch for one member; grows on first use, then stable.
-  void reserve_scratch(std::size_t floats);
-  float* scratch(int thread_idx);
+  // At least `bytes` bytes of scratch for each member; grows on first use, then stable. Contents are lost.
+  void reserve_scratch(std::size_t bytes);
+  // Of one member, aligned to a cache line; valid until the next reserve_scratch().
+  std::byte* scratch(int thread_idx);
 
  private:
   ThreadTeam* team_;
-  std::vector<std::vector<float>> scratch_;
+  std::size_t scratch_bytes_ = 0;  // of each member
+  std::vector<std::unique_ptr<std::byte[]>> scratch_;
 };
 
 // y[T, N] = x[T, K] * w^T (+ bias[N] when not null). x rows are `x_stride` floats apart, y rows

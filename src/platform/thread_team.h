@@ -7,13 +7,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
 
 namespace trine {
+
+// CPUs that this process may run on (scheduler affinity, not the machine's count).
+int num_usable_cpus();
 
 class ThreadTeam {
  public:

@@ -1,0 +1,24 @@
+// The kernel tables of the level in use (platform/cpu.h), and of any level for tests.
+// Thread rule: any thread.
+#pragma once
+
+#include "kernels/attention_tile.h"
+#include "kernels/convert.h"
+#include "kernels/linear.h"
+#include "kernels/rowwise.h"
+#include "platform/cpu.h"
+
+namespace trine::kernels {
+
+// The machine must have `level` before a function of its tables is called.
+const LinearTable& linear_table(IsaLevel level);
+const RowwiseTable& rowwise_table(IsaLevel level);
+const ConvertTable& convert_table(IsaLevel level);
+const AttentionTileTable& attention_tile_table(IsaLevel level);
+
+inline const LinearTable& linear_table() { return linear_table(isa_level()); }
+inline const RowwiseTable& rowwise_table() { return rowwise_table(isa_level()); }
+inline const ConvertTable& convert_table() { return convert_table(isa_level()); }
+inline const AttentionTileTable& attention_tile_table() { return attention_tile_table(isa_level()); }
+
+}  // namespace trine::kernels

@@ -1,0 +1,67 @@
+// exp, tanh and erf on sixteen lanes; accuracy in rowwise.h. Include after an instruction set's lanes.h.
+// The coefficients are minimax fits (Lawson iteration on a dense grid, weighted for relative error).
+#pragma once
+
+namespace trine::kernels {
+namespace {
+
+TRINE_LANES_INLINE V vexp(V x) {
+  // Outside these borders the result is 0 or infinity anyway. A NaN passes: it is the second operand.
+  x = vmax(vset(-104.0f), vmin(vset(89.0f), x));
+  const V magic = vset(0x1.8p23f);  // adding it rounds to an integer in the low mantissa bits
+  const V shifted = vfma(x, vset(0x1.715476p0f), magic);
+  const V n = vsub(shifted, magic);
+  V r = vfma(n, vset(-0x1.62e4p-1f), x);  // ln 2 in two parts; n times the first is exact
+  r = vfma(n, vset(-0x1.7f7d1cp-20f), r);
+  V q = vset(0x1.9f085ap-13f);
+  q = vfma(q, r, vset(0x1.6d8d52p-10f));
+  q = vfma(q, r, vset(0x1.111272p-7f));
+  q = vfma(q, r, vset(0x1.55548ep-5f));
+  q = vfma(q, r, vset(0x1.555554p-3f));
+  q = vfma(q, r, vset(0.5f));
+  const V p = vadd(vset(1.0f), vfma(vmul(r, r), q, r));
+  return vscale_pow2(p, shifted);
+}
+
+TRINE_LANES_INLINE V vtanh(V x) {
+  const V a = vabs(x);
+  const V z = vmul(x, x);
+  V q = vset(0x1.197b7cp-9f);
+  q = vfma(q, z, vset(-0x1.0c2146p-7f));
+  q = vfma(q, z, vset(0x1.6394dap-6f));
+  q = vfma(q, z, vset(-0x1.b9ef7cp-5f));
+  q = vfma(q, z, vset(0x1.11106cp-3f));
+  q = vfma(q, z, vset(-0x1.555554p-2f));
+  const V small = vfma(vmul(q, z), x, x);
+  const V e = vexp(vmul(a, vset(-2.0f)));
+  const V large = vdiv(vsub(vset(1.0f), e), vadd(vset(1.0f), e));
+  return vselect_less(a, vset(0.625f), small, vcopysign(large, x));
+}
+
+TRINE_LANES_INLINE V verf(V x) {
+  const V a = vabs(x);
+  const V z = vmul(x, x);
+  V q = vset(0x1.603abcp-14f);
+  q = vfma(q, z, vset(-0x1.ab48e0p-11f));
+  q = vfma(q, z, vset(0x1.54e652p-8f));
+  q = vfma(q, z, vset(-0x1.b811c2p-6f));
+  q = vfma(q, z, vset(0x1.ce2e30p-4f));
+  q = vfma(q, z, vset(-0x1.812744p-2f));
+  q = vfma(q, z, vset(0x1.20dd76p+0f));
+  const V small = vmul(q, x);
+  // log(erfc(a)); at 4 the result is 1 already. The NaN of a passes as in vexp.
+  const V b = vmin(vset(4.0f), a);
+  V t = vset(-0x1.636962p-16f);
+  t = vfma(t, b, vset(0x1.c8a186p-12f));
+  t = vfma(t, b, vset(-0x1.11abf4p-8f));
+  t = vfma(t, b, vset(0x1.9bc300p-6f));
+  t = vfma(t, b, vset(-0x1.bb97d4p-4f));
+  t = vfma(t, b, vset(-0x1.4443d4p-1f));
+  t = vfma(t, b, vset(-0x1.21286ep+0f));
+  t = vfma(t, b, vset(0x1.71db10p-13f));
+  const V large = vsub(vset(1.0f), vexp(t));
+  return vselect_less(a, vset(0.921875f), small, vcopysign(large, x));
+}
+
+}  // namespace
+}  // namespace trine::kernels

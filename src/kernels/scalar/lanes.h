@@ -1,0 +1,166 @@
+// Sixteen float32 lanes in plain C++: the reference for the same type in avx2/ and avx512/.
+//
+// The kernels are written once, in the *_inl.h files, on this type and its functions; each translation unit of
+// an instruction set includes its own lanes.h first. So the order of operations has one source, and what can
+// differ between instruction sets is only what stands in these three headers. They are in an unnamed namespace and
+// always inlined: an inline function with external linkage, compiled with AVX flags, could be the copy that the linker
+// keeps for the whole program.
+// vmax follows maxps: a > b ? a : b, so the second operand wins when either is NaN.
+#pragma once
+
+#include <cstdint>
+
+#define TRINE_LANES_INLINE static inline __attribute__((always_inline))
+
+namespace trine::kernels {
+namespace {
+
+struct V {
+  float v[16];
+};
+
+// Shape of the register tiles: kMaxX activation rows; w_rows(x) weight rows for x activation rows.
+constexpr unsigned kMaxTileX = 1;
+constexpr unsigned tile_w_rows(unsigned) { return 1; }
+// Attention's accumulator tile: queries times vectors of 16.
+constexpr unsigned kMaxTileQueries = 1;
+constexpr unsigned kTileVectors = 1;
+
+TRINE_LANES_INLINE V vset(float x) {
+  V r;
+  for (float& e : r.v) {
+    e = x;
+  }
+  return r;
+}
+
+TRINE_LANES_INLINE V vzero() { return vset(0.0f); }
+
+TRINE_LANES_INLINE V vload(const float* p) {
+  V r;
+  __builtin_memcpy(r.v, p, sizeof(r.v));
+  return r;
+}
+
+// The first n of 16 lanes, zero in the others; reads nothing past them.
+TRINE_LANES_INLINE V vload_n(const float* p, std::int64_t n) {
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = i < n ? p[i] : 0.0f;
+  }
+  return r;
+}
+
+TRINE_LANES_INLINE void vstore(float* p, V a) { __builtin_memcpy(p, a.v, sizeof(a.v)); }
+
+TRINE_LANES_INLINE void vstore_n(float* p, V a, std::int64_t n) {
+  for (int i = 0; i < n; ++i) {
+    p[i] = a.v[i];
+  }
+}
+
+#define TRINE_LANES_BINARY(name, expression)    \
+  TRINE_LANES_INLINE V name(V a, V b) {         \
+    V r;                                        \
+    for (int i = 0; i < 16; ++i) {              \
+      r.v[i] = expression;                      \
+    }                                           \
+    return r;                                   \
+  }
+
+TRINE_LANES_BINARY(vadd, a.v[i] + b.v[i])
+TRINE_LANES_BINARY(vsub, a.v[i] - b.v[i])
+TRINE_LANES_BINARY(vmul, a.v[i] * b.v[i])
+TRINE_LANES_BINARY(vdiv, a.v[i] / b.v[i])
+TRINE_LANES_BINARY(vmax, a.v[i] > b.v[i] ? a.v[i] : b.v[i])
+TRINE_LANES_BINARY(vmin, a.v[i] < b.v[i] ? a.v[i] : b.v[i])
+TRINE_LANES_BINARY(vcopysign, __builtin_copysignf(a.v[i], b.v[i]))
+
+// a * b + c, rounded once.
+TRINE_LANES_INLINE V vfma(V a, V b, V c) {
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
+  }
+  return r;
+}
+
+TRINE_LANES_INLINE V vneg(V a) {
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = -a.v[i];
+  }
+  return r;
+}
+
+TRINE_LANES_INLINE V vabs(V a) {
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = __builtin_fabsf(a.v[i]);
+  }
+  return r;
+}
+
+// a < b ? x : y
+TRINE_LANES_INLINE V vselect_less(V a, V b, V x, V y) {
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = a.v[i] < b.v[i] ? x.v[i] : y.v[i];
+  }
+  return r;
+}
+
+// Lane i is a's where bit i of `bits` is set, else b's.
+TRINE_LANES_INLINE V vselect_bits(std::uint32_t bits, V a, V b) {
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = ((bits >> i) & 1u) != 0 ? a.v[i] : b.v[i];
+  }
+  return r;
+}
+
+// p * 2^n, where `shifted` = n + 1.5 * 2^23 holds the integer n in its low bits. Two factors keep both exponents
+// in range; the first product is exact, so a subnormal result is rounded once.
+TRINE_LANES_INLINE V vscale_pow2(V p, V shifted) {
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    const std::int32_t n = static_cast<std::int32_t>(__builtin_bit_cast(std::uint32_t, shifted.v[i]) - 0x4b400000u);
+    const std::int32_t n1 = n >> 1;
+    const std::uint32_t n2 = static_cast<std::uint32_t>(n) - static_cast<std::uint32_t>(n1);
+    const float f1 = __builtin_bit_cast(float, (static_cast<std::uint32_t>(n1) + 127u) << 23);
+    const float f2 = __builtin_bit_cast(float, (n2 + 127u) << 23);
+    r.v[i] = p.v[i] * f1 * f2;
+  }
+  return r;
+}
+
+// The fold of linear.h.
+TRINE_LANES_INLINE float vreduce_add(V a) {
+  for (int d = 8; d > 0; d /= 2) {
+    for (int i = 0; i < d; ++i) {
+      a.v[i] = a.v[i] + a.v[i + d];
+    }
+  }
+  return a.v[0];
+}
+
+TRINE_LANES_INLINE float vreduce_max(V a) {
+  for (int d = 8; d > 0; d /= 2) {
+    for (int i = 0; i < d; ++i) {
+      a.v[i] = a.v[i] > a.v[i + d] ? a.v[i] : a.v[i + d];
+    }
+  }
+  return a.v[0];
+}
+
+TRINE_LANES_INLINE void vreduce_add4(V a, V b, V c, V d, float out[4]) {
+  out[0] = vreduce_add(a);
+  out[1] = vreduce_add(b);
+  out[2] = vreduce_add(c);
+  out[3] = vreduce_add(d);
+}
+
+TRINE_LANES_INLINE float scalar_sqrt(float x) { return __builtin_sqrtf(x); }
+
+}  // namespace
+}  // namespace trine::kernels

@@ -1,0 +1,31 @@
+#include <cstdint>
+
+#include "ops/ops.h"
+
+namespace trine::ops {
+namespace {
+
+constexpr std::size_t kCacheLine = 64;
+
+}  // namespace
+
+Context::Context(ThreadTeam& team)
+    : team_(&team), scratch_(static_cast<std::size_t>(team.num_threads())) {}
+
+void Context::reserve_scratch(std::size_t bytes) {
+  if (bytes <= scratch_bytes_) {
+    return;
+  }
+  for (auto& block : scratch_) {
+    block = std::make_unique<std::byte[]>(bytes + kCacheLine);
+  }
+  scratch_bytes_ = bytes;
+}
+
+std::byte* Context::scratch(int thread_idx) {
+  std::byte* start = scratch_[static_cast<std::size_t>(thread_idx)].get();
+  const auto address = reinterpret_cast<std::uintptr_t>(start);
+  return start + (kCacheLine - address % kCacheLine) % kCacheLine;
+}
+
+}  // namespace trine::ops

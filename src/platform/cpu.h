@@ -1,0 +1,61 @@
+// What the CPU and the operating system offer, and the instruction-set level the kernels run at.
+//
+// CPUID and XGETBV are read once. A level is a set of features, not a CPU model:
+//   scalar  baseline x86-64
+//   avx2    AVX2, FMA, F16C
+//   avx512  AVX-512 F, BW, VL, DQ on top of avx2
+// The best level that the machine has is used; the environment variable TRINE_ISA=scalar|avx2|avx512 forces
+// another one. Results do not depend on the level (docs/numerics.md), only speed does.
+// Errors: invalid_argument when TRINE_ISA names no level or a level whose features the CPU lacks.
+// Thread rule: any thread; override_isa_level() only while no operation runs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace trine {
+
+struct CpuFeatures {
+  bool avx2 = false;
+  bool fma = false;
+  bool f16c = false;
+  bool avx512f = false;
+  bool avx512bw = false;
+  bool avx512vl = false;
+  bool avx512dq = false;
+  bool avx512vnni = false;
+  bool os_avx = false;     // the kernel saves ymm registers
+  bool os_avx512 = false;  // and zmm and mask registers
+};
+
+enum class IsaLevel : std::uint8_t { kScalar, kAvx2, kAvx512 };
+inline constexpr int kNumIsaLevels = 3;
+inline constexpr std::array<IsaLevel, kNumIsaLevels> kAllIsaLevels{
+    IsaLevel::kScalar, IsaLevel::kAvx2, IsaLevel::kAvx512};
+
+// Of this machine.
+const CpuFeatures& cpu_features();
+
+// "scalar", "avx2", "avx512".
+std::string_view isa_level_name(IsaLevel level);
+
+// The first feature that `level` needs and `features` lacks, or an empty string.
+std::string_view missing_feature(IsaLevel level, const CpuFeatures& features);
+
+// The level for these features when TRINE_ISA has the value `forced` (empty: not set). Pure.
+Result<IsaLevel> choose_isa_level(std::string_view forced, const CpuFeatures& features);
+
+// Chooses the level of this process from the environment; idempotent. ThreadTeam::create() calls it, so
+// whoever computes gets the error as a value.
+Status select_isa_level();
+
+// The level in use. Ends the process with a message when select_isa_level() would fail.
+IsaLevel isa_level();
+
+// For tests and self-checks: runs the following operations at `level`, which the machine must have.
+void override_isa_level(IsaLevel level);
+
+}  // namespace trine
