@@ -2,77 +2,22 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "base/bytes.h"
+#include "format/gguf_layout.h"
 #include "platform/mapped_file.h"
 
 namespace trine {
 namespace {
 
-constexpr std::uint64_t kMaxKeyBytes = std::uint64_t{64} << 10;
-constexpr std::uint64_t kMaxStringBytes = std::uint64_t{16} << 20;
-constexpr std::uint64_t kMaxTensors = 1'000'000;
-constexpr std::uint32_t kMaxDims = 4;
-constexpr std::uint64_t kMaxNameBytes = 63;  // 64 with the terminator that other readers store
-constexpr std::uint32_t kMinAlignment = 8;
-constexpr std::uint32_t kMaxAlignment = 65536;
-constexpr std::string_view kAlignmentKey = "general.alignment";
+using namespace gguf_layout;
 
 // Smallest possible encodings, to refuse counts that the bytes left cannot hold before reserving
 // memory.
 constexpr std::uint64_t kMinPairBytes = 8 + 1 + 4 + 1;                // key length, key, type, u8
 constexpr std::uint64_t kMinTensorInfoBytes = 8 + 1 + 4 + 8 + 4 + 8;  // one dimension
-
-struct TypeId {
-  std::uint32_t id;
-  DType dtype;
-};
-
-constexpr TypeId kTypeIds[] = {
-    {0, DType::kF32},    {1, DType::kF16},     {2, DType::kQ4_0},   {3, DType::kQ4_1},
-    {6, DType::kQ5_0},   {7, DType::kQ5_1},    {8, DType::kQ8_0},   {9, DType::kQ8_1},
-    {10, DType::kQ2K},   {11, DType::kQ3K},    {12, DType::kQ4K},   {13, DType::kQ5K},
-    {14, DType::kQ6K},   {16, DType::kIQ2XXS}, {17, DType::kIQ2XS}, {18, DType::kIQ3XXS},
-    {19, DType::kIQ1S},  {20, DType::kIQ4NL},  {21, DType::kIQ3S},  {22, DType::kIQ2S},
-    {23, DType::kIQ4XS}, {24, DType::kI8},     {25, DType::kI16},   {26, DType::kI32},
-    {27, DType::kI64},   {28, DType::kF64},    {29, DType::kIQ1M},  {30, DType::kBF16},
-    {34, DType::kTQ1_0}, {35, DType::kTQ2_0},  {39, DType::kMXFP4}, {40, DType::kNVFP4},
-    {41, DType::kQ1_0},  {42, DType::kQ2_0},
-};
-
-// Types that once had the number and never come back; the names say what an old file holds.
-struct RemovedType {
-  std::uint32_t id;
-  std::string_view name;
-};
-
-constexpr RemovedType kRemovedTypes[] = {
-    {4, "Q4_2"},      {5, "Q4_3"},        {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},
-    {33, "Q4_0_8_8"}, {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"},
-};
-
-Result<DType> dtype_of_id(std::uint32_t id) {
-  for (const TypeId& entry : kTypeIds) {
-    if (entry.id == id) {
-      return entry.dtype;
-    }
-  }
-  for (const RemovedType& removed : kRemovedTypes) {
-    if (removed.id == id) {
-      return fail(ErrorCode::kUnsupported,
-                  "type {} ({}) was removed from GGUF; convert the model again with a current tool",
-                  id, removed.name);
-    }
-  }
-  if (id == 15) {
-    return fail(ErrorCode::kUnsupported,
-                "type 15 (Q8_K) exists only inside computations, not in files");
-  }
-  return fail(ErrorCode::kUnsupported, "type {} is unknown (known: up to 42, Q2_0)", id);
-}
 
 Result<std::string_view> read_string(ByteReader& reader, std::uint64_t max_bytes,
                                      std::string_view what) {
@@ -275,19 +220,14 @@ Result<GgufMetadata> read_metadata(ByteReader& reader, std::uint64_t num_pairs) 
 Result<std::uint32_t> read_alignment(const GgufMetadata& metadata) {
   const GgufValue* value = metadata.find(kAlignmentKey);
   if (value == nullptr) {
-    return 32u;
+    return kDefaultAlignment;
   }
   const auto* alignment = std::get_if<std::uint32_t>(value);
   if (alignment == nullptr) {
     return fail(ErrorCode::kCorruptData, "metadata key {} is {}, wanted u32", kAlignmentKey,
                 gguf_value_type_name(*value));
   }
-  if (!std::has_single_bit(*alignment) || *alignment < kMinAlignment ||
-      *alignment > kMaxAlignment) {
-    return fail(ErrorCode::kCorruptData,
-                "metadata key {} is {}, wanted a power of two from {} to {}", kAlignmentKey,
-                *alignment, kMinAlignment, kMaxAlignment);
-  }
+  TRINE_TRY(check_alignment(*alignment));
   return *alignment;
 }
 
@@ -312,36 +252,6 @@ struct PendingTensor {
   std::uint64_t size = 0;
 };
 
-// Shape and byte size; `dims` has the contiguous dimension first, as in the file.
-Status set_shape(std::span<const std::int64_t> dims, PendingTensor& tensor) {
-  std::uint64_t elems = 1;
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] <= 0) {
-      return fail(ErrorCode::kCorruptData, "dimension {} is {}, wanted at least 1", i, dims[i]);
-    }
-    const auto product = checked_mul(elems, static_cast<std::uint64_t>(dims[i]));
-    if (!product.has_value() || *product > INT64_MAX) {
-      return fail(ErrorCode::kCorruptData,
-                  "dimensions {} (file order) have more than 2^63 elements", shape_text(dims));
-    }
-    elems = *product;
-  }
-  const DTypeInfo& info = dtype_info(tensor.info.dtype);
-  if (dims[0] % info.block_elems != 0) {
-    return fail(ErrorCode::kCorruptData,
-                "row of {} elements is not a multiple of {}, the block of {}", dims[0],
-                info.block_elems, info.name);
-  }
-  const auto size = dtype_row_bytes(tensor.info.dtype, static_cast<std::int64_t>(elems));
-  if (!size.has_value()) {
-    return fail(ErrorCode::kCorruptData, "{} elements of {} need more than 2^63 bytes", elems,
-                info.name);
-  }
-  tensor.size = static_cast<std::uint64_t>(*size);
-  tensor.info.shape.assign(dims.rbegin(), dims.rend());
-  return {};
-}
-
 Status read_tensor_fields(ByteReader& reader, PendingTensor& tensor) {
   TRINE_TRY_ASSIGN(const auto num_dims, reader.read<std::uint32_t>("dimension count"));
   if (num_dims < 1 || num_dims > kMaxDims) {
@@ -354,7 +264,10 @@ Status read_tensor_fields(ByteReader& reader, PendingTensor& tensor) {
   TRINE_TRY_ASSIGN(const auto type, reader.read<std::uint32_t>("type"));
   TRINE_TRY_ASSIGN(tensor.info.dtype, dtype_of_id(type));
   TRINE_TRY_ASSIGN(tensor.offset, reader.read<std::uint64_t>("offset"));
-  return set_shape(std::span(dims).first(num_dims), tensor);
+  const auto used = std::span(dims).first(num_dims);
+  tensor.info.shape.assign(used.rbegin(), used.rend());
+  TRINE_TRY_ASSIGN(tensor.size, tensor_bytes(tensor.info.dtype, used));
+  return {};
 }
 
 Result<std::vector<PendingTensor>> read_tensor_infos(ByteReader& reader,
@@ -376,12 +289,6 @@ Result<std::vector<PendingTensor>> read_tensor_infos(ByteReader& reader,
     tensors.push_back(std::move(tensor));
   }
   return tensors;
-}
-
-// value rounded up to a multiple of a power of two; nullopt on overflow.
-std::optional<std::uint64_t> align_up(std::uint64_t value, std::uint64_t alignment) {
-  const auto sum = checked_add(value, alignment - 1);
-  return sum.has_value() ? std::optional(*sum & ~(alignment - 1)) : std::nullopt;
 }
 
 // Gives every tensor its bytes: offsets must be the running sum of padded sizes, so that tensors
@@ -451,15 +358,6 @@ Result<GgufFile> parse_fields(std::span<const std::byte> bytes, const std::strin
 }
 
 }  // namespace
-
-std::optional<std::uint32_t> gguf_type_id(DType type) {
-  for (const TypeId& entry : kTypeIds) {
-    if (entry.dtype == type) {
-      return entry.id;
-    }
-  }
-  return std::nullopt;
-}
 
 Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, std::string source,
                             std::shared_ptr<const void> keep_alive) {

@@ -61,6 +61,7 @@ using GgufValue = std::variant<std::uint8_t, std::int8_t, std::uint16_t, std::in
                                std::uint32_t, std::int32_t, float, bool, std::string, std::uint64_t,
                                std::int64_t, double, GgufArray>;
 
+GgufType gguf_value_type(const GgufValue& value);
 GgufType gguf_array_elem_type(const GgufArray& array);
 std::size_t gguf_array_size(const GgufArray& array);
 // "u32", "string[49152]".

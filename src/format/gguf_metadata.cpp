@@ -70,6 +70,10 @@ std::string gguf_type_name(GgufType type) {
   return fmt::format("type {}", static_cast<std::uint32_t>(type));
 }
 
+GgufType gguf_value_type(const GgufValue& value) {
+  return kValueTypes[value.index()];
+}
+
 GgufType gguf_array_elem_type(const GgufArray& array) {
   return kValueTypes[array.index()];
 }
@@ -82,7 +86,7 @@ std::string gguf_value_type_name(const GgufValue& value) {
   if (const auto* array = std::get_if<GgufArray>(&value)) {
     return array_text(gguf_type_name(gguf_array_elem_type(*array)), gguf_array_size(*array));
   }
-  return gguf_type_name(kValueTypes[value.index()]);
+  return gguf_type_name(gguf_value_type(value));
 }
 
 Result<GgufMetadata> GgufMetadata::build(std::vector<Pair> pairs) {
