@@ -1,12 +1,9 @@
 #include "kernels/dequant.h"
 
 #include "base/check.h"
+#include "kernels/dispatch.h"
 
 namespace trine::kernels {
-
-const DequantTable& dequant_table() {
-  return kDequantScalar;
-}
 
 void dequantize_row(DType type, const std::byte* blocks, float* out, std::int64_t elems) {
   const DequantFn row = dequant_table().row[static_cast<std::size_t>(type)];

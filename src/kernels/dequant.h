@@ -23,11 +23,10 @@ struct DequantTable {
 };
 
 extern const DequantTable kDequantScalar;
+extern const DequantTable kDequantAvx2;
+extern const DequantTable kDequantAvx512;
 
-// The table of the best instruction set that this CPU has.
-const DequantTable& dequant_table();
-
-// dequant_table().row[type](...), with its preconditions checked.
+// Through the table of the level in use (kernels/dispatch.h), with the preconditions checked.
 void dequantize_row(DType type, const std::byte* blocks, float* out, std::int64_t elems);
 
 }  // namespace trine::kernels

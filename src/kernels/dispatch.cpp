@@ -15,6 +15,7 @@ constexpr PerLevel<RowwiseTable> kRowwise{&kRowwiseScalar, &kRowwiseAvx2, &kRoww
 constexpr PerLevel<ConvertTable> kConvert{&kConvertScalar, &kConvertAvx2, &kConvertAvx512};
 constexpr PerLevel<AttentionTileTable> kAttentionTile{&kAttentionTileScalar, &kAttentionTileAvx2,
                                                       &kAttentionTileAvx512};
+constexpr PerLevel<DequantTable> kDequant{&kDequantScalar, &kDequantAvx2, &kDequantAvx512};
 
 }  // namespace
 
@@ -32,6 +33,10 @@ const ConvertTable& convert_table(IsaLevel level) {
 
 const AttentionTileTable& attention_tile_table(IsaLevel level) {
   return *kAttentionTile[static_cast<std::size_t>(level)];
+}
+
+const DequantTable& dequant_table(IsaLevel level) {
+  return *kDequant[static_cast<std::size_t>(level)];
 }
 
 }  // namespace trine::kernels

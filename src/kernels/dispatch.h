@@ -4,6 +4,7 @@
 
 #include "kernels/attention_tile.h"
 #include "kernels/convert.h"
+#include "kernels/dequant.h"
 #include "kernels/linear.h"
 #include "kernels/rowwise.h"
 #include "platform/cpu.h"
@@ -15,10 +16,26 @@ const LinearTable& linear_table(IsaLevel level);
 const RowwiseTable& rowwise_table(IsaLevel level);
 const ConvertTable& convert_table(IsaLevel level);
 const AttentionTileTable& attention_tile_table(IsaLevel level);
+const DequantTable& dequant_table(IsaLevel level);
 
-inline const LinearTable& linear_table() { return linear_table(isa_level()); }
-inline const RowwiseTable& rowwise_table() { return rowwise_table(isa_level()); }
-inline const ConvertTable& convert_table() { return convert_table(isa_level()); }
-inline const AttentionTileTable& attention_tile_table() { return attention_tile_table(isa_level()); }
+inline const LinearTable& linear_table() {
+  return linear_table(isa_level());
+}
+
+inline const RowwiseTable& rowwise_table() {
+  return rowwise_table(isa_level());
+}
+
+inline const ConvertTable& convert_table() {
+  return convert_table(isa_level());
+}
+
+inline const AttentionTileTable& attention_tile_table() {
+  return attention_tile_table(isa_level());
+}
+
+inline const DequantTable& dequant_table() {
+  return dequant_table(isa_level());
+}
 
 }  // namespace trine::kernels

@@ -440,6 +440,6 @@ constexpr DequantTable make_table() {
 
 }  // namespace
 
-const DequantTable kDequantScalar = make_table();
+constinit const DequantTable kDequantScalar = make_table();
 
 }  // namespace trine::kernels
