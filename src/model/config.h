@@ -40,8 +40,8 @@ struct RopeConfig {
   bool truncate = true;               // kYarn: round the ramp's ends to whole dimensions
   std::vector<float> short_factors;   // kLongRope, rotary_dim / 2 values
   std::vector<float> long_factors;    // kLongRope, rotary_dim / 2 values
-  // Divisors stored in the file (GGUF's rope_freqs.weight); applied with kNone only. Empty or
-  // rotary_dim / 2.
+  // Divisors stored in the file (GGUF rope_freqs.weight), with kNone and kLinear. Empty, or one
+  // value per angle.
   std::vector<float> freq_factors;
 };
 

@@ -41,12 +41,22 @@ class LayerObserver {
 class Model {
  public:
   struct LoadOptions {
-    // Follows config values instead of the file's: none yet.
+    // Most tokens a sequence may have; 0 keeps the file's, more than the file's is an error. It
+    // also decides between LongRoPE's two sets of factors
+    // (docs/adr/longrope-by-configured-context.md).
+    std::int32_t max_context = 0;
   };
 
   // Opens a GGUF file or a directory with config.json and safetensors. Errors: not_found,
-  // corrupt_data and unsupported, naming tensor or key, value and limit.
-  static Result<std::shared_ptr<const Model>> load(const std::string& path);
+  // corrupt_data and unsupported, naming tensor or key, value and limit; invalid_argument for a
+  // max_context out of range.
+  static Result<std::shared_ptr<const Model>> load(const std::string& path,
+                                                   const LoadOptions& options);
+
+  static Result<std::shared_ptr<const Model>> load(const std::string& path) {
+    return load(path, LoadOptions{});
+  }
+
   virtual ~Model() = default;
 
   virtual const ModelConfig& config() const = 0;
@@ -57,9 +67,10 @@ class Model {
   virtual std::unique_ptr<Workspace> make_workspace() const = 0;
 
   // Runs one step. Writes keys and values of every new token; commits nothing (the caller does).
-  // `logits` receives one row of V floats per wanted row, in span order. Errors: invalid_argument
-  // for a token id outside the vocabulary, exhausted past the model's context (both numbers in the
-  // message).
+  // `logits` receives one row of V floats per wanted row, in span order. Errors, before anything is
+  // written: invalid_argument for a token id outside the vocabulary, a parent that does not come
+  // before its child, pages that reserve() did not cover or of another geometry; exhausted past the
+  // model's context (both numbers in the message).
   virtual Status forward(ops::Context& ctx, std::span<const Span> spans, Workspace& workspace,
                          std::vector<float>& logits, LayerObserver* observer = nullptr) const = 0;
 };

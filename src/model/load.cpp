@@ -1,0 +1,74 @@
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "format/hf_config.h"
+#include "format/open.h"
+#include "model/config_sources.h"
+#include "model/decoder.h"
+
+namespace trine {
+namespace {
+
+constexpr std::uintmax_t kMaxConfigBytes = std::uintmax_t{4} << 20;
+
+Result<std::string> read_config_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) {
+    return fail(ErrorCode::kNotFound, "no config.json beside the weights: {}", path.string());
+  }
+  if (size > kMaxConfigBytes) {
+    return fail(ErrorCode::kCorruptData, "{}: {} bytes, at most {}", path.string(), size,
+                kMaxConfigBytes);
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) {
+    return fail(ErrorCode::kUnavailable, "cannot read {}", path.string());
+  }
+  return text;
+}
+
+Result<ModelConfig> read_config(const std::string& path, const OpenedCheckpoint& checkpoint) {
+  if (checkpoint.kind == CheckpointKind::kGguf) {
+    return model_config_from_gguf(*checkpoint.gguf);
+  }
+  const std::filesystem::path given(path);
+  const std::filesystem::path folder =
+      std::filesystem::is_directory(given) ? given : given.parent_path();
+  const std::filesystem::path file = folder / "config.json";
+  TRINE_TRY_ASSIGN(const std::string text, read_config_file(file));
+  auto hf = parse_hf_config(text);
+  if (!hf.has_value()) {
+    return tl::unexpected<Error>(std::move(hf.error()).with_context(file.string()));
+  }
+  return model_config_from_hf(*hf);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
+                                                 const LoadOptions& options) {
+  TRINE_TRY_ASSIGN(OpenedCheckpoint opened, open_checkpoint(path));
+  const auto checkpoint = std::make_shared<const OpenedCheckpoint>(std::move(opened));
+  TRINE_TRY_ASSIGN(ModelConfig config, read_config(path, *checkpoint));
+  if (options.max_context < 0 || options.max_context > config.context_length) {
+    return fail(ErrorCode::kInvalidArgument, "max_context = {}: the model's context is {}",
+                options.max_context, config.context_length);
+  }
+  if (options.max_context > 0) {
+    config.context_length = options.max_context;
+  }
+  auto weights = checkpoint->kind == CheckpointKind::kGguf
+                     ? bind_gguf_weights(checkpoint->weights(), config)
+                     : bind_hf_weights(checkpoint->weights(), config);
+  if (!weights.has_value()) {
+    return tl::unexpected<Error>(std::move(weights).error());
+  }
+  return std::make_shared<const Decoder>(std::move(config), *std::move(weights), checkpoint);
+}
+
+}  // namespace trine

@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/half.h"
+#include "model/weights.h"
+
+namespace trine {
+namespace {
+
+constexpr std::size_t kNamedInErrors = 5;
+constexpr std::size_t kTooManyMissing = 64;
+
+std::string name_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kNamedInErrors); ++i) {
+    text += (i == 0 ? "" : ", ") + printable(names[i]);
+  }
+  return names.size() > kNamedInErrors
+             ? fmt::format("{} and {} more", text, names.size() - kNamedInErrors)
+             : text;
+}
+
+std::size_t alignment_of(DType type) {
+  switch (type) {
+    case DType::kF32:
+      return 4;
+    case DType::kF16:
+    case DType::kBF16:
+      return 2;
+    default:
+      return 1;  // block types are packed; their readers take any address
+  }
+}
+
+bool all_zero(std::span<const std::byte> data) {
+  return std::all_of(data.begin(), data.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace
+
+Result<std::vector<float>> read_float_vector(const TensorInfo& tensor, std::int64_t count) {
+  const std::array<std::int64_t, 1> wanted{count};
+  if (!std::equal(tensor.shape.begin(), tensor.shape.end(), wanted.begin(), wanted.end())) {
+    return fail(ErrorCode::kCorruptData, "tensor {} has shape {}, the configuration needs {}",
+                printable(tensor.name), shape_text(tensor.shape), shape_text(wanted));
+  }
+  std::vector<float> out(static_cast<std::size_t>(count));
+  const std::byte* data = tensor.data.data();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (tensor.dtype == DType::kF32) {
+      std::memcpy(&out[i], data + i * sizeof(float), sizeof(float));
+      continue;
+    }
+    std::uint16_t half = 0;
+    if (tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16) {
+      std::memcpy(&half, data + i * sizeof(half), sizeof(half));
+    } else {
+      return fail(ErrorCode::kUnsupported,
+                  "tensor {} is {}: norms and biases must be F32, F16 or BF16",
+                  printable(tensor.name), dtype_info(tensor.dtype).name);
+    }
+    out[i] = tensor.dtype == DType::kF16 ? f16_to_f32(half) : bf16_to_f32(half);
+  }
+  return out;
+}
+
+Result<const TensorInfo*> TensorBinder::take(const std::string& name,
+                                             std::span<const std::int64_t> shape) {
+  const TensorInfo* tensor = checkpoint_.find(name);
+  if (tensor == nullptr) {
+    missing_.push_back(name);
+    return nullptr;
+  }
+  used_.insert(name);
+  if (!std::equal(tensor->shape.begin(), tensor->shape.end(), shape.begin(), shape.end())) {
+    return fail(ErrorCode::kCorruptData, "tensor {} has shape {}, the configuration needs {}",
+                printable(name), shape_text(tensor->shape), shape_text(shape));
+  }
+  return tensor;
+}
+
+ops::WeightView TensorBinder::view(const TensorInfo& tensor, std::int64_t rows, std::int64_t cols) {
+  const std::byte* data = tensor.data.data();
+  if (reinterpret_cast<std::uintptr_t>(data) % alignment_of(tensor.dtype) != 0) {
+    auto copy = std::make_unique<std::byte[]>(tensor.data.size());
+    std::memcpy(copy.get(), data, tensor.data.size());
+    data = copy.get();
+    weights_.aligned_copies.push_back(std::move(copy));
+  }
+  const auto row_bytes = dtype_row_bytes(tensor.dtype, cols);
+  TRINE_CHECK(
+      row_bytes.has_value());  // the file's reader checked whole blocks along the last dimension
+  return {tensor.dtype, rows, cols, data, *row_bytes};
+}
+
+namespace {
+
+Status check_matrix_type(const TensorInfo& tensor) {
+  if (tensor.dtype == DType::kF8E4M3 || tensor.dtype == DType::kF8E5M2) {
+    return fail(ErrorCode::kUnsupported,
+                "tensor {} is {}: 8-bit floats without their scales are not supported",
+                printable(tensor.name), dtype_info(tensor.dtype).name);
+  }
+  return check_decodable(tensor);
+}
+
+}  // namespace
+
+Status TensorBinder::matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
+                            ops::WeightView& out) {
+  const std::array<std::int64_t, 2> shape{rows, cols};
+  TRINE_TRY_ASSIGN(const TensorInfo* tensor, take(name, shape));
+  if (tensor != nullptr) {
+    TRINE_TRY(check_matrix_type(*tensor));
+    out = view(*tensor, rows, cols);
+  }
+  return {};
+}
+
+Status TensorBinder::stacked(const std::string& name, std::span<const std::int64_t> rows,
+                             std::int64_t cols, std::span<ops::WeightView* const> out) {
+  TRINE_CHECK(rows.size() == out.size());
+  const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  ops::WeightView whole;
+  TRINE_TRY(matrix(name, total, cols, whole));
+  if (whole.data == nullptr) {
+    return {};
+  }
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    *out[i] = whole;
+    out[i]->rows = rows[i];
+    out[i]->data = whole.data + first * whole.row_bytes;
+    first += rows[i];
+  }
+  return {};
+}
+
+Status TensorBinder::experts(const std::string& name, std::int64_t count, std::int64_t rows,
+                             std::int64_t cols, std::vector<ops::WeightView>& out) {
+  const std::array<std::int64_t, 3> shape{count, rows, cols};
+  TRINE_TRY_ASSIGN(const TensorInfo* tensor, take(name, shape));
+  if (tensor == nullptr) {
+    return {};
+  }
+  TRINE_TRY(check_matrix_type(*tensor));
+  ops::WeightView matrix_view = view(*tensor, rows, cols);
+  out.clear();
+  for (std::int64_t i = 0; i < count; ++i) {
+    out.push_back(matrix_view);
+    matrix_view.data += rows * matrix_view.row_bytes;
+  }
+  return {};
+}
+
+Status TensorBinder::vector(const std::string& name, std::int64_t count, std::vector<float>& out) {
+  const std::array<std::int64_t, 1> shape{count};
+  TRINE_TRY_ASSIGN(const TensorInfo* tensor, take(name, shape));
+  if (tensor != nullptr) {
+    TRINE_TRY_ASSIGN(out, read_float_vector(*tensor, count));
+  }
+  return {};
+}
+
+Status TensorBinder::vector_if(bool wanted, const std::string& name, std::int64_t count,
+                               std::vector<float>& out) {
+  return wanted ? vector(name, count, out) : Status{};
+}
+
+Status TensorBinder::check_missing(bool too_many_only) const {
+  if (missing_.empty() || (too_many_only && missing_.size() < kTooManyMissing)) {
+    return {};
+  }
+  return fail(ErrorCode::kCorruptData, "{}: {}{} tensors of the model are missing: {}",
+              checkpoint_.source(), too_many_only ? "at least " : "", missing_.size(),
+              name_list(missing_));
+}
+
+Status TensorBinder::check_unused(bool (*allowed)(std::string_view name)) const {
+  std::vector<std::string> unused;
+  for (const TensorInfo& tensor : checkpoint_.tensors()) {
+    // Some converters write biases that the family does not have, filled with zeros.
+    if (used_.contains(tensor.name) || allowed(tensor.name) ||
+        (tensor.name.ends_with(".bias") && all_zero(tensor.data))) {
+      continue;
+    }
+    unused.push_back(tensor.name);
+  }
+  if (unused.empty()) {
+    return {};
+  }
+  return fail(ErrorCode::kUnsupported, "{}: {} tensors are not part of the configured model: {}",
+              checkpoint_.source(), unused.size(), name_list(unused));
+}
+
+}  // namespace trine
