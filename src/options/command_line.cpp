@@ -15,43 +15,46 @@ std::string flag_name(const Option& option) {
   return "--" + std::string(option.name);
 }
 
-// "--name=" with nothing behind it would make CLI11 eat the next argument as the value, and
-// "--name=value" of a value option is safe either way: both become two arguments here.
-std::vector<std::string> split_equals(std::span<const std::string> args,
-                                      std::span<const std::string_view> taken) {
-  std::vector<std::string> out;
-  bool only_positionals = false;
+struct Arguments {
+  std::vector<std::string> flags;  // and positionals among them
+  std::vector<std::string> rest;   // behind --
+};
+
+bool takes_value(std::string_view arg, std::span<const std::string_view> taken) {
+  return std::any_of(taken.begin(), taken.end(), [&](std::string_view name) {
+    const Option* option = find_option(name);
+    const bool is_short = arg.size() == 2 && arg[0] == '-' && option->short_name == arg[1];
+    return option->type != Type::kBool &&
+           (is_short || (arg.starts_with("--") && arg.substr(2) == name));
+  });
+}
+
+// What CLI11 would read in its own way is settled here: "--name=" with nothing behind it would take
+// the next argument as the value, so "--name=value" becomes two arguments; and "--" would be
+// reported as unknown, so it splits the line.
+Arguments split_arguments(std::span<const std::string> args,
+                          std::span<const std::string_view> taken) {
+  Arguments out;
   bool value_follows = false;
-  for (const std::string& arg : args) {
-    if (only_positionals || value_follows || !arg.starts_with("--")) {
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const std::string& arg = args[i];
+    if (value_follows) {
       value_follows = false;
-      if (!only_positionals && arg.size() == 2 && arg[0] == '-') {
-        for (const std::string_view name : taken) {
-          const Option* option = find_option(name);
-          value_follows =
-              value_follows || (option->short_name == arg[1] && option->type != Type::kBool);
-        }
-      }
-      out.push_back(arg);
+      out.flags.push_back(arg);
       continue;
     }
     if (arg == "--") {
-      only_positionals = true;
-      out.push_back(arg);
+      out.rest.assign(args.begin() + static_cast<std::ptrdiff_t>(i) + 1, args.end());
+      break;
+    }
+    const std::size_t equals = arg.starts_with("--") ? arg.find('=') : std::string::npos;
+    if (equals != std::string::npos && takes_value(arg.substr(0, equals), taken)) {
+      out.flags.push_back(arg.substr(0, equals));
+      out.flags.push_back(arg.substr(equals + 1));
       continue;
     }
-    const std::size_t equals = arg.find('=');
-    const std::string_view name =
-        std::string_view(arg).substr(2, equals == std::string::npos ? equals : equals - 2);
-    const bool takes_value = std::find(taken.begin(), taken.end(), name) != taken.end() &&
-                             find_option(name)->type != Type::kBool;
-    if (takes_value && equals != std::string::npos) {
-      out.push_back(arg.substr(0, equals));
-      out.push_back(arg.substr(equals + 1));
-      continue;
-    }
-    value_follows = takes_value;
-    out.push_back(arg);
+    value_follows = takes_value(arg, taken);
+    out.flags.push_back(arg);
   }
   return out;
 }
@@ -95,7 +98,7 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args,
   };
 
   std::vector<Bound> bound;
-  std::vector<std::string> positionals;
+  std::vector<std::string> rest;
   try {
     for (const std::string_view name : taken) {
       const Option* option = find_option(name);
@@ -113,17 +116,21 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args,
       parsed->take_all();
       bound.push_back({option, parsed});
     }
-    app.add_option("positionals", positionals)->take_all();
-    std::vector<std::string> reversed = split_equals(args, taken);
-    std::reverse(reversed.begin(), reversed.end());
-    app.parse(std::move(reversed));
+    Arguments split = split_arguments(args, taken);
+    rest = std::move(split.rest);
+    std::reverse(split.flags.begin(), split.flags.end());
+    app.parse(std::move(split.flags));
   } catch (const CLI::ParseError& error) {
     return fail(ErrorCode::kInvalidArgument, "{}", error.what());
   }
+  // Positionals are CLI11's leftovers: as an option of its own it would take "[a,b]" apart.
   for (const std::string& extra : app.remaining()) {
-    return unknown_flag(extra, taken);
+    if (extra.size() > 1 && extra[0] == '-') {
+      return unknown_flag(extra, taken);
+    }
+    line.positionals.push_back(extra);
   }
-  line.positionals = std::move(positionals);
+  line.positionals.insert(line.positionals.end(), rest.begin(), rest.end());
   if (line.help) {
     return line;
   }

@@ -1,0 +1,125 @@
+#include "engine/bundle.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <sys/stat.h>
+
+#include "format/open.h"
+
+namespace trine {
+
+namespace {
+
+bool is_directory(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string(".") : path.substr(0, slash + 1);
+}
+
+}  // namespace
+
+Result<ModelText> ModelText::load(const std::string& path) {
+  ModelText out;
+  out.path_ = path;
+  out.tokenizer_error_ = Error{ErrorCode::kUnsupported, path + ": the model has no tokenizer"};
+  TRINE_TRY_ASSIGN(const CheckpointKind kind, detect_checkpoint(path));
+  if (kind == CheckpointKind::kGguf) {
+    TRINE_TRY(out.load_gguf(path));
+  } else {
+    TRINE_TRY(out.load_directory(is_directory(path) ? path : parent_of(path)));
+  }
+  return out;
+}
+
+void ModelText::set_tokenizer(Result<std::shared_ptr<const text::Tokenizer>> tokenizer) {
+  if (!tokenizer.has_value()) {
+    tokenizer_error_ = std::move(tokenizer).error();
+    return;
+  }
+  tokenizer_ = *std::move(tokenizer);
+  if (bos_token_.empty() && tokenizer_->bos().has_value()) {
+    bos_token_ = tokenizer_->piece(*tokenizer_->bos());
+  }
+  if (eos_token_.empty() && tokenizer_->eos().has_value()) {
+    eos_token_ = tokenizer_->piece(*tokenizer_->eos());
+  }
+}
+
+void ModelText::add_template(std::string name, std::string_view source, std::string_view where) {
+  for (const Template& known : templates_) {
+    if (known.name == name) {
+      return;  // sources are read in falling precedence
+    }
+  }
+  auto parsed = text::ChatTemplate::parse(source);
+  if (!parsed.has_value()) {
+    parsed = tl::unexpected(std::move(parsed).error().with_context(where));
+  }
+  templates_.push_back({std::move(name), std::move(parsed)});
+}
+
+Result<std::shared_ptr<const text::Tokenizer>> ModelText::tokenizer() const {
+  if (tokenizer_ == nullptr) {
+    return tl::unexpected(tokenizer_error_);
+  }
+  return tokenizer_;
+}
+
+Result<std::shared_ptr<const text::ChatTemplate>> ModelText::chat_template(bool with_tools) const {
+  const auto named = [&](std::string_view name) {
+    return std::find_if(templates_.begin(), templates_.end(),
+                        [&](const Template& t) { return t.name == name; });
+  };
+  auto found = with_tools ? named("tool_use") : templates_.end();
+  if (found == templates_.end()) {
+    found = named("default");
+  }
+  if (found == templates_.end() && templates_.size() == 1) {
+    found = templates_.begin();
+  }
+  if (found != templates_.end()) {
+    return found->parsed;
+  }
+  if (templates_.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                "{}: the model has no chat template (a base model?); use `trine run --raw` to "
+                "continue a text",
+                path_);
+  }
+  return fail(ErrorCode::kUnsupported,
+              "{}: none of the model's {} chat templates is named 'default'", path_,
+              templates_.size());
+}
+
+std::vector<std::string> ModelText::template_names() const {
+  std::vector<std::string> names;
+  for (const Template& t : templates_) {
+    names.push_back(t.name);
+  }
+  return names;
+}
+
+std::vector<std::int32_t> ModelText::stop_ids() const {
+  std::vector<std::int32_t> ids = generation_.eos_ids;
+  if (tokenizer_ != nullptr) {
+    ids.insert(ids.end(), tokenizer_->stop_ids().begin(), tokenizer_->stop_ids().end());
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+Result<ModelBundle> ModelBundle::load(const std::string& path, const Model::LoadOptions& options) {
+  ModelBundle bundle;
+  TRINE_TRY_ASSIGN(ModelText text, ModelText::load(path));
+  bundle.text = std::make_shared<const ModelText>(std::move(text));
+  TRINE_TRY_ASSIGN(bundle.model, Model::load(path, options));
+  return bundle;
+}
+
+}  // namespace trine
