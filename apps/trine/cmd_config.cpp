@@ -42,7 +42,7 @@ nlohmann::ordered_json json_value(const options::Value& value) {
 
 // Credentials are shown as set or not set.
 bool is_secret(const options::Option& option) {
-  return option.name == "hf-token";
+  return option.name == "hub-token";
 }
 
 std::string shown(const options::Option& option, const options::Settings& settings) {

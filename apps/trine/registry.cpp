@@ -6,6 +6,9 @@
 
 namespace trine::app {
 
+extern const Command kPullCommand;
+extern const Command kLsCommand;
+extern const Command kRmCommand;
 extern const Command kConfigCommand;
 extern const Command kOptionsPageCommand;
 extern const Command kCompletionCommand;
@@ -21,6 +24,9 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
+    &kPullCommand,
+    &kLsCommand,
+    &kRmCommand,
     &kConfigCommand,
     &kCompletionCommand,
     &kOptionsPageCommand,
