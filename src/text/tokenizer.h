@@ -51,6 +51,12 @@ struct TextPart {
   bool from_user = false;
 };
 
+// What decoding remembers from token to token; starts as made.
+struct DecodeState {
+  bool first = true;    // no token has been decoded yet
+  int strip_left = -1;  // characters still to take away at the start of the text; -1: not yet asked
+};
+
 class Tokenizer {
  public:
   static Result<std::shared_ptr<const Tokenizer>> from_gguf(GgufTokenizerData data);
@@ -71,6 +77,12 @@ class Tokenizer {
   // outside the vocabulary.
   virtual Result<std::string> decode(std::span<const std::int32_t> ids,
                                      bool skip_special) const = 0;
+
+  // One step of decode(): appends the bytes that `id` (inside the vocabulary) adds after the tokens
+  // that `state` has seen. They may end inside a character. Without an override: token_bytes(), and
+  // control tokens as they are spelled.
+  virtual void append_bytes(DecodeState& state, std::int32_t id, bool skip_special,
+                            std::string& bytes) const;
 
   virtual std::int32_t vocab_size() const = 0;
   virtual TokenKind kind(std::int32_t id) const = 0;

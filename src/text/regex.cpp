@@ -1,0 +1,386 @@
+#include "text/regex.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include <pcre2.h>
+
+namespace trine::text {
+namespace {
+
+constexpr std::size_t kMaxPatternBytes = 16384;
+constexpr std::uint32_t kMatchLimit = 10'000'000;
+constexpr std::uint32_t kDepthLimit = 100'000;
+constexpr std::uint32_t kHeapLimitKib = 65536;
+constexpr std::size_t kJitStackMax = std::size_t{8} << 20;
+
+// White_Space and its complement as class contents; PCRE2's own \s adds U+180E.
+constexpr std::string_view kSpaceSet =
+    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr std::string_view kNotSpaceSet =
+    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
+// Oniguruma's \w: letters, marks, decimal digits, connector punctuation.
+constexpr std::string_view kWordSet = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
+
+// Rewrites a pattern from Oniguruma's dialect to PCRE2's.
+class Translator {
+ public:
+  explicit Translator(std::string_view in) : in_(in) {}
+
+  Result<std::string> run() {
+    while (pos_ < in_.size()) {
+      TRINE_TRY(in_class_ ? class_item() : item());
+    }
+    if (in_class_) {
+      return refuse("an unclosed [");
+    }
+    return std::move(out_);
+  }
+
+ private:
+  tl::unexpected<Error> refuse(std::string_view what) const {
+    return fail(ErrorCode::kUnsupported, "regular expression {}: {} at byte {} is not supported",
+                quoted(), what, pos_);
+  }
+
+  std::string quoted() const {
+    return fmt::format("\"{}{}\"", in_.substr(0, 120), in_.size() > 120 ? "..." : "");
+  }
+
+  char peek(std::size_t ahead = 0) const {
+    return pos_ + ahead < in_.size() ? in_[pos_ + ahead] : '\0';
+  }
+
+  void copy(std::size_t count = 1) {
+    out_ += in_.substr(pos_, count);
+    pos_ += count;
+  }
+
+  Status item() {
+    const char c = peek();
+    switch (c) {
+      case '\\':
+        return escape(false);
+      case '[':
+        in_class_ = true;
+        copy();
+        if (peek() == '^') {
+          copy();
+        }
+        if (peek() == ']') {
+          return refuse("an empty character class");
+        }
+        return {};
+      case '(':
+        return group();
+      case '^':  // line anchors: in Ruby's syntax they always see inner lines
+      case '$':
+        out_ += c == '^' ? "(?m:^)" : "(?m:$)";
+        ++pos_;
+        return {};
+      case '{':
+        return interval();
+      default:
+        copy();
+        return {};
+    }
+  }
+
+  Status group() {
+    if (peek(1) == '*') {
+      return refuse("(*");
+    }
+    if (peek(1) != '?') {
+      copy();
+      return {};
+    }
+    for (const std::string_view open :
+         {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"}) {
+      if (in_.substr(pos_).starts_with(open)) {
+        copy(open.size());
+        return {};
+      }
+    }
+    return refuse("this kind of group");
+  }
+
+  // {n}, {n,}, {n,m} mean the same; {,m} and a possessive {n,m}+ do not.
+  Status interval() {
+    std::size_t i = 1;
+    const auto digits = [&] {
+      const std::size_t begin = i;
+      while (peek(i) >= '0' && peek(i) <= '9') {
+        ++i;
+      }
+      return i > begin;
+    };
+    if (!digits()) {
+      return refuse("a { that opens no repeat count");
+    }
+    if (peek(i) == ',') {
+      ++i;
+      digits();
+    }
+    if (peek(i) != '}') {
+      return refuse("a { that opens no repeat count");
+    }
+    ++i;
+    if (peek(i) == '+') {
+      return refuse("+ after a repeat count");
+    }
+    copy(i);
+    return {};
+  }
+
+  Status class_item() {
+    const char c = peek();
+    if (c == ']') {
+      in_class_ = false;
+      copy();
+      return {};
+    }
+    if (c == '[') {
+      return refuse("[ inside a character class");
+    }
+    if (c == '&' && peek(1) == '&') {
+      return refuse("&& inside a character class");
+    }
+    if (c == '\\') {
+      return escape(true);
+    }
+    copy();
+    return {};
+  }
+
+  void put_set(std::string_view set, bool negated, bool inside) {
+    if (inside) {
+      out_ += set;
+    } else {
+      out_ += negated ? "[^" : "[";
+      out_ += set;
+      out_ += ']';
+    }
+    pos_ += 2;
+  }
+
+  void put(std::string_view text) {
+    out_ += text;
+    pos_ += 2;
+  }
+
+  Status escape(bool inside) {
+    const char c = peek(1);
+    switch (c) {
+      case 's':
+        put_set(kSpaceSet, false, inside);
+        return {};
+      case 'S':
+        put_set(kNotSpaceSet, false, inside);
+        return {};
+      case 'w':
+        put_set(kWordSet, false, inside);
+        return {};
+      case 'W':
+        if (inside) {
+          return refuse("\\W inside a character class");
+        }
+        put_set(kWordSet, true, inside);
+        return {};
+      case 'd':
+        put("\\p{Nd}");
+        return {};
+      case 'D':
+        put("\\P{Nd}");
+        return {};
+      case 'v':
+        put("\\x0b");
+        return {};
+      case 'n':
+      case 'r':
+      case 't':
+      case 'f':
+      case 'a':
+      case 'e':
+        copy(2);
+        return {};
+      case 'p':
+      case 'P':
+        return property();
+      case 'x':
+      case 'u':
+        return code(c);
+      default:
+        break;
+    }
+    const bool alphanumeric =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (c == '\0' || alphanumeric || static_cast<unsigned char>(c) >= 0x80) {
+      return refuse(
+          fmt::format("\\{}", c == '\0' || static_cast<unsigned char>(c) >= 0x80 ? ' ' : c));
+    }
+    copy(2);
+    return {};
+  }
+
+  Status property() {
+    const std::size_t close = in_.find('}', pos_);
+    if (peek(2) != '{' || close == std::string_view::npos) {
+      return refuse("a property without braces");
+    }
+    copy(close + 1 - pos_);
+    return {};
+  }
+
+  // \xHH below 0x80, \x{H...}, \uHHHH.
+  Status code(char kind) {
+    std::size_t begin = pos_ + 2;
+    std::size_t end = 0;
+    std::size_t after = 0;
+    if (kind == 'x' && peek(2) == '{') {
+      ++begin;
+      end = in_.find('}', begin);
+      if (end == std::string_view::npos) {
+        return refuse("an unclosed \\x{");
+      }
+      after = end + 1;
+    } else {
+      end = begin + (kind == 'x' ? 2U : 4U);
+      after = end;
+    }
+    std::uint32_t value = 0;
+    if (end > in_.size() || end == begin || end - begin > 6) {
+      return refuse("a bad character code");
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      const char c = in_[i];
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
+      if (digit < 0) {
+        return refuse("a bad character code");
+      }
+      value = value * 16 + static_cast<std::uint32_t>(digit);
+    }
+    if (kind == 'x' && after == end && value >= 0x80) {
+      return refuse("a \\xHH above 7f");
+    }
+    out_ += fmt::format("\\x{{{:x}}}", value);
+    pos_ = after;
+    return {};
+  }
+
+  std::string_view in_;
+  std::string out_;
+  std::size_t pos_ = 0;
+  bool in_class_ = false;
+};
+
+std::string pcre_message(int code) {
+  std::array<PCRE2_UCHAR, 256> buffer{};
+  pcre2_get_error_message(code, buffer.data(), buffer.size());
+  return reinterpret_cast<const char*>(buffer.data());
+}
+
+template <typename T, void (*Free)(T*)>
+struct Deleter {
+  void operator()(T* p) const { Free(p); }
+};
+
+using Code = std::unique_ptr<pcre2_code, Deleter<pcre2_code, pcre2_code_free>>;
+using CompileContext = std::unique_ptr<pcre2_compile_context,
+                                       Deleter<pcre2_compile_context, pcre2_compile_context_free>>;
+using MatchContext =
+    std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context, pcre2_match_context_free>>;
+using MatchData =
+    std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data, pcre2_match_data_free>>;
+using JitStack = std::unique_ptr<pcre2_jit_stack, Deleter<pcre2_jit_stack, pcre2_jit_stack_free>>;
+
+class PcreRegex final : public Regex {
+ public:
+  PcreRegex(Code code, bool jit) : code_(std::move(code)), jit_(jit) {}
+
+  Result<std::vector<Match>> find_all(std::string_view text) const override {
+    std::vector<Match> out;
+    const MatchData data(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+    const MatchContext context(pcre2_match_context_create(nullptr));
+    const JitStack stack(jit_ ? pcre2_jit_stack_create(32768, kJitStackMax, nullptr) : nullptr);
+    if (!data || !context || (jit_ && !stack)) {
+      return fail(ErrorCode::kExhausted, "out of memory for a regular expression");
+    }
+    pcre2_set_match_limit(context.get(), kMatchLimit);
+    pcre2_set_depth_limit(context.get(), kDepthLimit);
+    pcre2_set_heap_limit(context.get(), kHeapLimitKib);
+    if (jit_) {
+      pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
+    }
+    std::size_t pos = 0;
+    while (pos <= text.size()) {
+      const int rc = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
+                                 text.size(), pos, PCRE2_NO_UTF_CHECK, data.get(), context.get());
+      if (rc == PCRE2_ERROR_NOMATCH) {
+        break;
+      }
+      if (rc < 0) {
+        return fail(ErrorCode::kExhausted,
+                    "the tokenizer's pattern gave up at byte {} of the text: {}", pos,
+                    pcre_message(rc));
+      }
+      const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(data.get());
+      const Match match{range[0], range[1]};
+      if (match.end < match.begin || match.begin < pos) {
+        return fail(ErrorCode::kUnsupported,
+                    "the tokenizer's pattern moves the start of its match");
+      }
+      out.push_back(match);
+      pos = match.end;
+      if (match.begin == match.end) {  // an empty match: go on behind the next character
+        ++pos;
+        while (pos < text.size() && (static_cast<unsigned char>(text[pos]) & 0xc0U) == 0x80U) {
+          ++pos;
+        }
+      }
+    }
+    return out;
+  }
+
+ private:
+  Code code_;
+  bool jit_;
+};
+
+}  // namespace
+
+Result<std::string> Regex::translate(std::string_view pattern) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return fail(ErrorCode::kExhausted, "regular expression of {} bytes, at most {}", pattern.size(),
+                kMaxPatternBytes);
+  }
+  return Translator(pattern).run();
+}
+
+Result<std::shared_ptr<const Regex>> Regex::compile(std::string_view pattern) {
+  TRINE_TRY_ASSIGN(const std::string translated, translate(pattern));
+  const CompileContext context(pcre2_compile_context_create(nullptr));
+  if (!context) {
+    return fail(ErrorCode::kExhausted, "out of memory for a regular expression");
+  }
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  pcre2_set_parens_nest_limit(context.get(), 50);
+  int code = 0;
+  PCRE2_SIZE offset = 0;
+  Code compiled(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
+                              context.get()));
+  if (!compiled) {
+    return fail(ErrorCode::kUnsupported, "regular expression \"{}\": {}", pattern.substr(0, 120),
+                pcre_message(code));
+  }
+  // Without the JIT (not on every platform) the interpreter gives the same matches.
+  const bool jit = pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE) == 0;
+  return std::make_shared<const PcreRegex>(std::move(compiled), jit);
+}
+
+}  // namespace trine::text

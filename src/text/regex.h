@@ -1,0 +1,39 @@
+// Regular expressions from model files, run by PCRE2 under limits. The files mean the dialect that
+// the Hugging Face library uses (Oniguruma, Ruby syntax); what PCRE2 reads differently is rewritten
+// or refused by name.
+//
+// Thread rule: immutable, any thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trine::text {
+
+// [begin, end) of one match, in bytes.
+struct Match {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+class Regex {
+ public:
+  // Errors: unsupported for a construct that PCRE2 reads differently or does not know, exhausted
+  // for a pattern over 16 KiB.
+  static Result<std::shared_ptr<const Regex>> compile(std::string_view pattern);
+
+  // The same pattern in PCRE2's dialect, or why there is none. For tests.
+  static Result<std::string> translate(std::string_view pattern);
+
+  virtual ~Regex() = default;
+  // All matches from left to right, not overlapping; `text` must be valid UTF-8. Errors: exhausted
+  // when the text makes the pattern pass its limits.
+  virtual Result<std::vector<Match>> find_all(std::string_view text) const = 0;
+};
+
+}  // namespace trine::text
