@@ -89,6 +89,9 @@ Transfer::Transfer(const HttpOptions& options, Url url, std::uint64_t max_bytes)
 
 Transfer::~Transfer() {
   close();
+  if (file_ != nullptr && !finished_ && written_ == 0) {
+    forget_part();  // nothing in it to resume
+  }
   if (handle_ != nullptr) {
     curl_easy_cleanup(handle_);
   }
@@ -116,6 +119,7 @@ Status Transfer::prepare() {
       if (sha256 == file_->sha256) {
         written_ = *size;
         finished_ = true;
+        options_.progress->file_done(name_, written_, sha256);
         return {};
       }
     }
