@@ -10,3 +10,17 @@ function(trine_add_isa isa)
   target_compile_options(trine_kernels_${isa} PRIVATE ${ARG_FLAGS} -fno-exceptions -fno-rtti)
   set_property(GLOBAL APPEND PROPERTY TRINE_ISA_LIBRARIES trine_kernels_${isa})
 endfunction()
+
+# trine_test_isa_levels(<test>)
+# Runs a program of trine_test once more per instruction-set level, forced with TRINE_ISA. A level that the
+# machine lacks is reported as skipped (tests/support/isa_environment.cpp ends the program with status 77).
+function(trine_test_isa_levels name)
+  get_test_property(${name} LABELS labels)
+  get_test_property(${name} TIMEOUT timeout)
+  target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/isa_environment.cpp)
+  foreach(isa scalar avx2 avx512)
+    add_test(NAME ${name}_${isa} COMMAND ${name})
+    set_tests_properties(${name}_${isa} PROPERTIES ENVIRONMENT TRINE_ISA=${isa} SKIP_RETURN_CODE 77
+      LABELS "${labels}" TIMEOUT ${timeout})
+  endforeach()
+endfunction()

@@ -1,10 +1,13 @@
-// Body of the attention_tile family; contract in attention_tile.h. Include after an instruction set's lanes.h,
-// math_inl.h and linear_inl.h.
+// Body of the attention_tile family; contract in attention_tile.h. TRINE_LANES_HEADER names the
+// instruction set's lanes.h.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/attention_tile.h"
+#include "kernels/linear_inl.h"
+#include "kernels/math_inl.h"
+#include TRINE_LANES_HEADER
 
 namespace trine::kernels {
 namespace {

@@ -1,8 +1,8 @@
 // Family `convert`: float32 to and from binary16 and bfloat16.
 //
-// Numeric contract: round to nearest even, subnormals kept, NaN stays NaN (made quiet); the bits of base/half.h
-// on every instruction set. Shapes: n >= 0 elements, no alignment assumed.
-// Errors: none. Thread rule: pure functions.
+// Numeric contract: round to nearest even, subnormals kept, NaN stays NaN (made quiet); the bits of
+// base/half.h on every instruction set. Shapes: n >= 0 elements, no alignment assumed. Errors:
+// none. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 // Family `linear`: dot products of float32 rows.
 //
-// Numeric contract, the chain of one dot product of length k: both rows are padded with zeros to a multiple
-// of 16. Sixteen lanes start at +0; lane j takes the elements j, j + 16, j + 32, ... in ascending order,
-// acc = fma(w, x, acc). Then lanes are folded in the order j + 8, j + 4, j + 2, j + 1 (sum[j] = sum[j] +
-// sum[j + d]). The chain is the same for every tile shape and instruction set, so a row alone equals the row
-// in a batch bit for bit.
-// Shapes: w [num_w, k], x [num_x, k], y [num_x, num_w]; strides in floats; any num_w, num_x >= 0, k >= 1.
-// No alignment is assumed. Errors: none. Thread rule: pure functions.
+// Numeric contract, the chain of one dot product of length k: both rows are padded with zeros to a
+// multiple of 16. Sixteen lanes start at +0; lane j takes the elements j, j + 16, j + 32, ... in
+// ascending order, acc = fma(w, x, acc). Then lanes are folded in the order j + 8, j + 4, j + 2, j
+// + 1 (sum[j] = sum[j] + sum[j + d]). The chain is the same for every tile shape and instruction
+// set, so a row alone equals the row in a batch bit for bit. Shapes: w [num_w, k], x [num_x, k], y
+// [num_x, num_w]; strides in floats; any num_w, num_x >= 0, k >= 1. No alignment is assumed.
+// Errors: none. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

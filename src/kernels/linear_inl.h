@@ -1,7 +1,11 @@
-// Body of the linear family; contract in linear.h. Include after an instruction set's lanes.h.
+// Body of the linear family; contract in linear.h. TRINE_LANES_HEADER names the instruction set's
+// lanes.h.
 #pragma once
 
 #include <cstdint>
+
+#include "kernels/linear.h"
+#include TRINE_LANES_HEADER
 
 namespace trine::kernels {
 namespace {
@@ -89,8 +93,8 @@ void dot_rows_x(const float* w, std::int64_t w_stride, std::int64_t num_w, const
 
 template <unsigned NX>
 void dot_rows_remainder(const float* w, std::int64_t w_stride, std::int64_t num_w, const float* x,
-                        std::int64_t x_stride, std::int64_t num_x, std::int64_t k, const float* bias,
-                        float* y, std::int64_t y_stride) {
+                        std::int64_t x_stride, std::int64_t num_x, std::int64_t k,
+                        const float* bias, float* y, std::int64_t y_stride) {
   if constexpr (NX > 0) {
     if (num_x == NX) {
       dot_rows_x<NX>(w, w_stride, num_w, x, x_stride, k, bias, y, y_stride);
@@ -101,13 +105,13 @@ void dot_rows_remainder(const float* w, std::int64_t w_stride, std::int64_t num_
 }
 
 void dot_rows(const float* w, std::int64_t w_stride, std::int64_t num_w, const float* x,
-              std::int64_t x_stride, std::int64_t num_x, std::int64_t k, const float* bias, float* y,
-              std::int64_t y_stride) {
+              std::int64_t x_stride, std::int64_t num_x, std::int64_t k, const float* bias,
+              float* y, std::int64_t y_stride) {
   // The rows of x stay in the first-level cache while the rows of w pass by.
   std::int64_t m = 0;
   for (; m + kMaxTileX <= num_x; m += kMaxTileX) {
-    dot_rows_x<kMaxTileX>(w, w_stride, num_w, x + m * x_stride, x_stride, k, bias,
-                          y + m * y_stride, y_stride);
+    dot_rows_x<kMaxTileX>(w, w_stride, num_w, x + m * x_stride, x_stride, k, bias, y + m * y_stride,
+                          y_stride);
   }
   dot_rows_remainder<kMaxTileX - 1>(w, w_stride, num_w, x + m * x_stride, x_stride, num_x - m, k,
                                     bias, y + m * y_stride, y_stride);

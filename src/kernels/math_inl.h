@@ -1,12 +1,16 @@
-// exp, tanh and erf on sixteen lanes; accuracy in rowwise.h. Include after an instruction set's lanes.h.
-// The coefficients are minimax fits (Lawson iteration on a dense grid, weighted for relative error).
+// exp, tanh and erf on sixteen lanes; accuracy in rowwise.h. TRINE_LANES_HEADER names the
+// instruction set's lanes.h. The coefficients are minimax fits (Lawson iteration on a dense grid,
+// weighted for relative error).
 #pragma once
+
+#include TRINE_LANES_HEADER
 
 namespace trine::kernels {
 namespace {
 
 TRINE_LANES_INLINE V vexp(V x) {
-  // Outside these borders the result is 0 or infinity anyway. A NaN passes: it is the second operand.
+  // Outside these borders the result is 0 or infinity anyway. A NaN passes: it is the second
+  // operand.
   x = vmax(vset(-104.0f), vmin(vset(89.0f), x));
   const V magic = vset(0x1.8p23f);  // adding it rounds to an integer in the low mantissa bits
   const V shifted = vfma(x, vset(0x1.715476p0f), magic);
@@ -35,7 +39,8 @@ TRINE_LANES_INLINE V vtanh(V x) {
   const V small = vfma(vmul(q, z), x, x);
   const V e = vexp(vmul(a, vset(-2.0f)));
   const V large = vdiv(vsub(vset(1.0f), e), vadd(vset(1.0f), e));
-  return vselect_less(a, vset(0.625f), small, vcopysign(large, x));
+  // The sign of x on both sides: the polynomial loses that of -0.
+  return vcopysign(vselect_less(a, vset(0.625f), small, large), x);
 }
 
 TRINE_LANES_INLINE V verf(V x) {
@@ -60,7 +65,7 @@ TRINE_LANES_INLINE V verf(V x) {
   t = vfma(t, b, vset(-0x1.21286ep+0f));
   t = vfma(t, b, vset(0x1.71db10p-13f));
   const V large = vsub(vset(1.0f), vexp(t));
-  return vselect_less(a, vset(0.921875f), small, vcopysign(large, x));
+  return vcopysign(vselect_less(a, vset(0.921875f), small, large), x);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
-// Body of the rowwise family; contract in rowwise.h. Include after an instruction set's lanes.h and math_inl.h.
+// Body of the rowwise family; contract in rowwise.h. TRINE_LANES_HEADER names the instruction set's
+// lanes.h.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/math_inl.h"
 #include "kernels/rowwise.h"
+#include TRINE_LANES_HEADER
 
 namespace trine::kernels {
 namespace {
@@ -28,9 +31,10 @@ void rms_norm(const float* x, const float* weight, float weight_offset, float ep
   }
   if (whole != n) {
     const std::int64_t rest = n - whole;
-    vstore_n(y + whole,
-             vmul(vmul(vload_n(x + whole, rest), inverse), vadd(vload_n(weight + whole, rest), offset)),
-             rest);
+    vstore_n(
+        y + whole,
+        vmul(vmul(vload_n(x + whole, rest), inverse), vadd(vload_n(weight + whole, rest), offset)),
+        rest);
   }
 }
 
@@ -91,8 +95,8 @@ void gated_rows(const float* gate, const float* up, std::int64_t n, float* out) 
   }
   if (whole != n) {
     const std::int64_t rest = n - whole;
-    vstore_n(out + whole, vmul(Function::apply(vload_n(gate + whole, rest)), vload_n(up + whole, rest)),
-             rest);
+    vstore_n(out + whole,
+             vmul(Function::apply(vload_n(gate + whole, rest)), vload_n(up + whole, rest)), rest);
   }
 }
 

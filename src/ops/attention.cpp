@@ -23,7 +23,9 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-std::int64_t element_bytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+std::int64_t element_bytes(DType dtype) {
+  return dtype == DType::kF32 ? 4 : 2;
+}
 
 void check_geometry(const KvGeometry& geometry, std::int32_t layer) {
   TRINE_CHECK(geometry.dtype == DType::kF32 || geometry.dtype == DType::kF16 ||
@@ -43,7 +45,8 @@ void check_span(const AttentionSpan& span) {
   }
 }
 
-// How the step is cut into independent items: (span, kv head, part of its query heads, block of rows).
+// How the step is cut into independent items: (span, kv head, part of its query heads, block of
+// rows).
 struct Plan {
   std::int64_t heads_per_group = 1;  // H / G
   std::int64_t heads_per_item = 1;
@@ -56,7 +59,8 @@ std::int64_t num_items(const Plan& plan, const AttentionParams& params, const At
   return params.num_kv_heads * plan.parts * blocks;
 }
 
-Plan make_plan(const AttentionParams& params, std::span<const AttentionSpan> spans, int num_threads) {
+Plan make_plan(const AttentionParams& params, std::span<const AttentionSpan> spans,
+               int num_threads) {
   Plan plan;
   plan.heads_per_group = params.num_heads / params.num_kv_heads;
   plan.heads_per_item = std::min(plan.heads_per_group, kMaxQueries);
@@ -130,9 +134,9 @@ class Item {
   }
 
   // Rows [row_begin, row_end) of the span, query heads [head_begin, head_end) of kv head `kv_head`.
-  void run(std::int64_t kv_head, std::int64_t head_begin, std::int64_t head_end, std::int64_t row_begin,
-           std::int64_t row_end, const float* q, std::int64_t q_stride, float* out,
-           std::int64_t out_stride) {
+  void run(std::int64_t kv_head, std::int64_t head_begin, std::int64_t head_end,
+           std::int64_t row_begin, std::int64_t row_end, const float* q, std::int64_t q_stride,
+           float* out, std::int64_t out_stride) {
     key_offset_ = geometry_.key_offset(params_.layer, static_cast<std::int32_t>(kv_head));
     value_offset_ = geometry_.value_offset(params_.layer, static_cast<std::int32_t>(kv_head));
     num_heads_ = head_end - head_begin;
@@ -184,7 +188,8 @@ class Item {
     widen_(page + key_offset_ + in_page * geometry_.head_dim_k * element, k, geometry_.head_dim_k);
     std::fill(k + geometry_.head_dim_k, k + buffers_.dim_k, 0.0f);
     float* v = buffers_.values + key * buffers_.dim_v;
-    widen_(page + value_offset_ + in_page * geometry_.head_dim_v * element, v, geometry_.head_dim_v);
+    widen_(page + value_offset_ + in_page * geometry_.head_dim_v * element, v,
+           geometry_.head_dim_v);
     std::fill(v + geometry_.head_dim_v, v + buffers_.dim_v, 0.0f);
   }
 
@@ -221,8 +226,8 @@ class Item {
     kernels::attention_tile_table().tile(&args);
   }
 
-  // Tiles [.., end_tile) whose positions are slots: row r of the block stands at position_of(r) and sees
-  // nothing past it.
+  // Tiles [.., end_tile) whose positions are slots: row r of the block stands at position_of(r) and
+  // sees nothing past it.
   template <typename PositionOf>
   void slot_tiles(std::int64_t row_begin, std::int64_t row_end, std::int64_t end_tile,
                   PositionOf&& position_of) {
@@ -261,9 +266,10 @@ class Item {
                [&](std::int64_t row) { return span_.first_slot + row; });
   }
 
-  // A tree row stands at position first_slot + depth. Tiles before the one of first_slot hold the prefix only
-  // and are shared. From there on each row sees its own path: its keys are gathered at the positions that they
-  // would have in a chain, so a path's results are those of plain decoding, bit for bit.
+  // A tree row stands at position first_slot + depth. Tiles before the one of first_slot hold the
+  // prefix only and are shared. From there on each row sees its own path: its keys are gathered at
+  // the positions that they would have in a chain, so a path's results are those of plain decoding,
+  // bit for bit.
   void tree_tiles(std::int64_t row_begin, std::int64_t row_end) {
     const std::int64_t first_own_tile = span_.first_slot / kPageTokens;
     slot_tiles(row_begin, row_end, first_own_tile, [&](std::int64_t row) {
@@ -285,7 +291,8 @@ class Item {
         std::fill_n(buffers_.visible + query, num_heads_, bits);
         load_range(bits, [&](std::int64_t key) {
           const std::int64_t at = tile * kPageTokens + key;
-          return at < span_.first_slot ? at : span_.first_slot + buffers_.path[at - span_.first_slot];
+          return at < span_.first_slot ? at
+                                       : span_.first_slot + buffers_.path[at - span_.first_slot];
         });
         compute(query, num_heads_);
       }
@@ -396,7 +403,8 @@ void attention(Context& ctx, const KvGeometry& geometry, const AttentionParams& 
   shape.num_queries = plan.heads_per_item * plan.rows_per_item;
   ctx.reserve_scratch(shape.place(nullptr, max_tree_rows));
 
-  // Items are taken in order by whoever is free; which member computes one does not change its result.
+  // Items are taken in order by whoever is free; which member computes one does not change its
+  // result.
   std::atomic<std::int64_t> next{0};
   ctx.team().run([&](int thread_idx) {
     Buffers buffers = shape;

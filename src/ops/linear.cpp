@@ -1,5 +1,5 @@
-// linear() and embed(): weights in any dtype are turned into float32 rows, a few at a time, and then multiplied
-// with every row of x while they are in the second-level cache.
+// linear() and embed(): weights in any dtype are turned into float32 rows, a few at a time, and
+// then multiplied with every row of x while they are in the second-level cache.
 #include <algorithm>
 #include <cstdint>
 
@@ -14,7 +14,8 @@ namespace {
 // Decoded weights of one block: a part of a core's second-level cache, the rest is for x.
 constexpr std::int64_t kBlockBytes = 256 * 1024;
 constexpr std::int64_t kMaxBlockRows = 32;
-// A row block of the split; also the number of floats in a cache line, so that two threads do not write one.
+// A row block of the split; also the number of floats in a cache line, so that two threads do not
+// write one.
 constexpr std::int64_t kSplitGrain = 16;
 // Below this many multiplications waking the team costs more than it brings.
 constexpr std::int64_t kMinParallelWork = 32 * 1024;

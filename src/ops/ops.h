@@ -37,7 +37,8 @@ class Context {
 
   ThreadTeam& team() const { return *team_; }
 
-  // At least `bytes` bytes of scratch for each member; grows on first use, then stable. Contents are lost.
+  // At least `bytes` bytes of scratch for each member; grows on first use, then stable. Contents
+  // are lost.
   void reserve_scratch(std::size_t bytes);
   // Of one member, aligned to a cache line; valid until the next reserve_scratch().
   std::byte* scratch(int thread_idx);

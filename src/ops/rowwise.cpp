@@ -1,7 +1,9 @@
-// The operations that treat rows or elements one by one: the split over threads is all that happens here.
+// The operations that treat rows or elements one by one: the split over threads is all that happens
+// here.
+#include "kernels/rowwise.h"
+
 #include "base/check.h"
 #include "kernels/dispatch.h"
-#include "kernels/rowwise.h"
 #include "ops/ops.h"
 
 namespace trine::ops {

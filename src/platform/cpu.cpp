@@ -1,10 +1,10 @@
 #include "platform/cpu.h"
 
-#include <cpuid.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+
+#include <cpuid.h>
 
 #include "base/check.h"
 
@@ -14,7 +14,9 @@ namespace {
 constexpr std::uint8_t kUnselected = 255;
 std::atomic<std::uint8_t> g_level{kUnselected};
 
-bool has_bit(unsigned word, int bit) { return ((word >> bit) & 1u) != 0; }
+bool has_bit(unsigned word, int bit) {
+  return ((word >> bit) & 1u) != 0;
+}
 
 // XCR0: which register states the operating system saves on a context switch.
 std::uint64_t read_xcr0() {
@@ -77,6 +79,7 @@ std::string_view missing_feature(IsaLevel level, const CpuFeatures& features) {
     bool present;
     std::string_view name;
   };
+
   const std::array<Need, 9> needs{{
       {IsaLevel::kAvx2, features.os_avx, "operating system support for AVX registers"},
       {IsaLevel::kAvx2, features.avx2, "AVX2"},

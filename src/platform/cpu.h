@@ -4,10 +4,11 @@
 //   scalar  baseline x86-64
 //   avx2    AVX2, FMA, F16C
 //   avx512  AVX-512 F, BW, VL, DQ on top of avx2
-// The best level that the machine has is used; the environment variable TRINE_ISA=scalar|avx2|avx512 forces
-// another one. Results do not depend on the level (docs/numerics.md), only speed does.
-// Errors: invalid_argument when TRINE_ISA names no level or a level whose features the CPU lacks.
-// Thread rule: any thread; override_isa_level() only while no operation runs.
+// The best level that the machine has is used; the environment variable
+// TRINE_ISA=scalar|avx2|avx512 forces another one. Results do not depend on the level
+// (docs/numerics.md), only speed does. Errors: invalid_argument when TRINE_ISA names no level or a
+// level whose features the CPU lacks. Thread rule: any thread; override_isa_level() only while no
+// operation runs.
 #pragma once
 
 #include <array>
@@ -48,8 +49,8 @@ std::string_view missing_feature(IsaLevel level, const CpuFeatures& features);
 // The level for these features when TRINE_ISA has the value `forced` (empty: not set). Pure.
 Result<IsaLevel> choose_isa_level(std::string_view forced, const CpuFeatures& features);
 
-// Chooses the level of this process from the environment; idempotent. ThreadTeam::create() calls it, so
-// whoever computes gets the error as a value.
+// Chooses the level of this process from the environment; idempotent. ThreadTeam::create() calls
+// it, so whoever computes gets the error as a value.
 Status select_isa_level();
 
 // The level in use. Ends the process with a message when select_isa_level() would fail.

@@ -1,11 +1,5 @@
 #include "platform/thread_team.h"
 
-#include <linux/futex.h>
-#include <pthread.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -13,18 +7,26 @@
 #include <cstring>
 #include <vector>
 
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "base/check.h"
 #include "platform/cpu.h"
 
 namespace trine {
 namespace {
 
-// About 30 us on current cores: longer than the gap between two operations of a step, much shorter than a
-// scheduler slice. Teams larger than the machine do not spin: the spinner would hold the core of the member
-// it waits for.
+// About 30 us on current cores: longer than the gap between two operations of a step, much shorter
+// than a scheduler slice. Teams larger than the machine do not spin: the spinner would hold the
+// core of the member it waits for.
 constexpr int kSpinRounds = 1000;
 
-void cpu_relax() { __builtin_ia32_pause(); }
+void cpu_relax() {
+  __builtin_ia32_pause();
+}
 
 // std::atomic<uint32_t> is one plain word here, which is what the futex call wants.
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
@@ -100,8 +102,8 @@ struct ThreadTeam::Impl {
   void (*body)(void*, int) = nullptr;
   void* context = nullptr;
   bool stopping = false;  // written before an epoch is published, read after it is seen
-  // Work is published by the epoch and collected by the count of members still busy. On their own cache
-  // lines: the first is read by all, the second written by all.
+  // Work is published by the epoch and collected by the count of members still busy. On their own
+  // cache lines: the first is read by all, the second written by all.
   alignas(64) std::atomic<std::uint32_t> epoch{0};
   alignas(64) std::atomic<std::uint32_t> pending{0};
   alignas(64) std::atomic<std::uint32_t> sleepers{0};
@@ -109,7 +111,8 @@ struct ThreadTeam::Impl {
 
   void publish() {
     pending.store(static_cast<std::uint32_t>(workers.size()), std::memory_order_relaxed);
-    // Sequentially consistent with the sleeper's increment-then-check, so one of both sees the other.
+    // Sequentially consistent with the sleeper's increment-then-check, so one of both sees the
+    // other.
     epoch.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) != 0) {
       futex_wake(epoch, INT_MAX);
@@ -136,8 +139,8 @@ struct ThreadTeam::Impl {
 
   void finish_member() {
     if (pending.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      // The caller may be asleep on this word. A wake that nobody waits for costs one system call, so the
-      // caller announces that it sleeps.
+      // The caller may be asleep on this word. A wake that nobody waits for costs one system call,
+      // so the caller announces that it sleeps.
       if (caller_sleeps.load(std::memory_order_seq_cst) != 0) {
         futex_wake(pending, 1);
       }
@@ -193,14 +196,17 @@ struct ThreadTeam::Impl {
 
 ThreadTeam::ThreadTeam(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-ThreadTeam::~ThreadTeam() { impl_->stop(); }
+ThreadTeam::~ThreadTeam() {
+  impl_->stop();
+}
 
 Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(int num_threads) {
   TRINE_TRY(select_isa_level());
   constexpr int kMaxThreads = 4096;
   if (num_threads < 0 || num_threads > kMaxThreads) {
-    return fail(ErrorCode::kInvalidArgument, "{} compute threads: choose 1 to {}, or 0 for one per core",
-                num_threads, kMaxThreads);
+    return fail(ErrorCode::kInvalidArgument,
+                "{} compute threads: choose 1 to {}, or 0 for one per core", num_threads,
+                kMaxThreads);
   }
   const std::vector<int> cpus = usable_cpus();
   const int num_cpus = cpus.empty() ? 1 : static_cast<int>(cpus.size());
@@ -237,13 +243,16 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(int num_threads) {
     const int wanted = impl->num_threads;
     impl->workers.resize(started);  // shrinks in place: the running threads' addresses stay
     impl->stop();
-    return fail(ErrorCode::kExhausted, "cannot start compute thread {} of {}: {}; use fewer threads",
-                started + 1, wanted, std::strerror(error));
+    return fail(ErrorCode::kExhausted,
+                "cannot start compute thread {} of {}: {}; use fewer threads", started + 1, wanted,
+                std::strerror(error));
   }
   return std::unique_ptr<ThreadTeam>(new ThreadTeam(std::move(impl)));
 }
 
-int ThreadTeam::num_threads() const { return impl_->num_threads; }
+int ThreadTeam::num_threads() const {
+  return impl_->num_threads;
+}
 
 void ThreadTeam::run(void (*body)(void* context, int thread_idx), void* context) {
   Impl& team = *impl_;

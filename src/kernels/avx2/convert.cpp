@@ -7,7 +7,9 @@ namespace {
 
 using Bits = std::uint16_t;
 
-inline __attribute__((always_inline)) __m256 widen_f16(__m128i h) { return _mm256_cvtph_ps(h); }
+inline __attribute__((always_inline)) __m256 widen_f16(__m128i h) {
+  return _mm256_cvtph_ps(h);
+}
 
 inline __attribute__((always_inline)) __m256 widen_bf16(__m128i h) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
@@ -34,7 +36,8 @@ void widen(const void* src, float* dst, std::int64_t n) {
   const auto* bytes = static_cast<const unsigned char*>(src);
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(dst + i, Widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 2 * i))));
+    _mm256_storeu_ps(dst + i,
+                     Widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 2 * i))));
   }
   if (i < n) {
     alignas(16) Bits in[8] = {};

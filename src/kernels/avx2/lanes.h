@@ -1,9 +1,9 @@
 // The sixteen lanes of scalar/lanes.h in two ymm registers. Contracts there.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstdint>
+
+#include <immintrin.h>
 
 #define TRINE_LANES_INLINE static inline __attribute__((always_inline))
 
@@ -17,13 +17,25 @@ struct V {
 
 // Twelve of the sixteen registers hold sums.
 constexpr unsigned kMaxTileX = 3;
-constexpr unsigned tile_w_rows(unsigned num_x) { return num_x == 1 ? 4 : 2; }
+
+constexpr unsigned tile_w_rows(unsigned num_x) {
+  return num_x == 1 ? 4 : 2;
+}
+
 constexpr unsigned kMaxTileQueries = 5;
 constexpr unsigned kTileVectors = 1;
 
-TRINE_LANES_INLINE V vset(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-TRINE_LANES_INLINE V vzero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-TRINE_LANES_INLINE V vload(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+TRINE_LANES_INLINE V vset(float x) {
+  return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+
+TRINE_LANES_INLINE V vzero() {
+  return {_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+
+TRINE_LANES_INLINE V vload(const float* p) {
+  return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
 
 TRINE_LANES_INLINE __m256i first_lanes(std::int64_t n) {
   const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -143,8 +155,7 @@ TRINE_LANES_INLINE void vreduce_add4(V a, V b, V c, V d, float out[4]) {
   const __m256 cd =
       _mm256_add_ps(_mm256_permute2f128_ps(c8, d8, 0x20), _mm256_permute2f128_ps(c8, d8, 0x31));
   // Each 128-bit half: two sums of the first, two of the second vector.
-  const __m256 s2 =
-      _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+  const __m256 s2 = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
   const __m256 s1 = _mm256_add_ps(s2, _mm256_movehdup_ps(s2));
   // Halves are (a, c) and (b, d), in elements 0 and 2.
   const __m128 ac = _mm256_castps256_ps128(s1);
@@ -153,7 +164,9 @@ TRINE_LANES_INLINE void vreduce_add4(V a, V b, V c, V d, float out[4]) {
   _mm_storeu_ps(out, _mm_shuffle_ps(mixed, mixed, 0xd8));
 }
 
-TRINE_LANES_INLINE float scalar_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+TRINE_LANES_INLINE float scalar_sqrt(float x) {
+  return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+}
 
 }  // namespace
 }  // namespace trine::kernels

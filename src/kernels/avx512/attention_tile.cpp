@@ -1,10 +1,5 @@
-#include "kernels/attention_tile.h"
-
-#include "kernels/avx512/lanes.h"
-
-// After the lanes they are written on.
-#include "kernels/linear_inl.h"
-#include "kernels/math_inl.h"
+// The attention_tile family on the lanes of avx512/.
+#define TRINE_LANES_HEADER "kernels/avx512/lanes.h"
 
 #include "kernels/attention_tile_inl.h"
 

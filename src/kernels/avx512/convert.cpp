@@ -5,7 +5,9 @@
 namespace trine::kernels {
 namespace {
 
-inline __attribute__((always_inline)) __m512 widen_f16(__m256i h) { return _mm512_cvtph_ps(h); }
+inline __attribute__((always_inline)) __m512 widen_f16(__m256i h) {
+  return _mm512_cvtph_ps(h);
+}
 
 inline __attribute__((always_inline)) __m512 widen_bf16(__m256i h) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
@@ -45,7 +47,8 @@ void narrow(const float* src, void* dst, std::int64_t n) {
   auto* bytes = static_cast<unsigned char*>(dst);
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes + 2 * i), Narrow(_mm512_loadu_ps(src + i)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes + 2 * i),
+                        Narrow(_mm512_loadu_ps(src + i)));
   }
   if (i < n) {
     const auto rest = static_cast<__mmask16>((1u << (n - i)) - 1u);

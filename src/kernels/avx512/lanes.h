@@ -1,9 +1,9 @@
 // The sixteen lanes of scalar/lanes.h in one zmm register. Contracts there.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstdint>
+
+#include <immintrin.h>
 
 #define TRINE_LANES_INLINE static inline __attribute__((always_inline))
 
@@ -14,13 +14,25 @@ using V = __m512;
 
 // 24 sums in registers, and at least 8 for one row: two FMA units times four cycles of latency.
 constexpr unsigned kMaxTileX = 6;
-constexpr unsigned tile_w_rows(unsigned num_x) { return num_x <= 3 ? 8 : 4; }
+
+constexpr unsigned tile_w_rows(unsigned num_x) {
+  return num_x <= 3 ? 8 : 4;
+}
+
 constexpr unsigned kMaxTileQueries = 6;
 constexpr unsigned kTileVectors = 4;
 
-TRINE_LANES_INLINE V vset(float x) { return _mm512_set1_ps(x); }
-TRINE_LANES_INLINE V vzero() { return _mm512_setzero_ps(); }
-TRINE_LANES_INLINE V vload(const float* p) { return _mm512_loadu_ps(p); }
+TRINE_LANES_INLINE V vset(float x) {
+  return _mm512_set1_ps(x);
+}
+
+TRINE_LANES_INLINE V vzero() {
+  return _mm512_setzero_ps();
+}
+
+TRINE_LANES_INLINE V vload(const float* p) {
+  return _mm512_loadu_ps(p);
+}
 
 TRINE_LANES_INLINE __mmask16 first_lanes(std::int64_t n) {
   return static_cast<__mmask16>((1u << n) - 1u);
@@ -30,21 +42,49 @@ TRINE_LANES_INLINE V vload_n(const float* p, std::int64_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), p);
 }
 
-TRINE_LANES_INLINE void vstore(float* p, V a) { _mm512_storeu_ps(p, a); }
+TRINE_LANES_INLINE void vstore(float* p, V a) {
+  _mm512_storeu_ps(p, a);
+}
 
 TRINE_LANES_INLINE void vstore_n(float* p, V a, std::int64_t n) {
   _mm512_mask_storeu_ps(p, first_lanes(n), a);
 }
 
-TRINE_LANES_INLINE V vadd(V a, V b) { return _mm512_add_ps(a, b); }
-TRINE_LANES_INLINE V vsub(V a, V b) { return _mm512_sub_ps(a, b); }
-TRINE_LANES_INLINE V vmul(V a, V b) { return _mm512_mul_ps(a, b); }
-TRINE_LANES_INLINE V vdiv(V a, V b) { return _mm512_div_ps(a, b); }
-TRINE_LANES_INLINE V vmax(V a, V b) { return _mm512_max_ps(a, b); }
-TRINE_LANES_INLINE V vmin(V a, V b) { return _mm512_min_ps(a, b); }
-TRINE_LANES_INLINE V vfma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-TRINE_LANES_INLINE V vabs(V a) { return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a); }
-TRINE_LANES_INLINE V vneg(V a) { return _mm512_xor_ps(_mm512_set1_ps(-0.0f), a); }
+TRINE_LANES_INLINE V vadd(V a, V b) {
+  return _mm512_add_ps(a, b);
+}
+
+TRINE_LANES_INLINE V vsub(V a, V b) {
+  return _mm512_sub_ps(a, b);
+}
+
+TRINE_LANES_INLINE V vmul(V a, V b) {
+  return _mm512_mul_ps(a, b);
+}
+
+TRINE_LANES_INLINE V vdiv(V a, V b) {
+  return _mm512_div_ps(a, b);
+}
+
+TRINE_LANES_INLINE V vmax(V a, V b) {
+  return _mm512_max_ps(a, b);
+}
+
+TRINE_LANES_INLINE V vmin(V a, V b) {
+  return _mm512_min_ps(a, b);
+}
+
+TRINE_LANES_INLINE V vfma(V a, V b, V c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+
+TRINE_LANES_INLINE V vabs(V a) {
+  return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a);
+}
+
+TRINE_LANES_INLINE V vneg(V a) {
+  return _mm512_xor_ps(_mm512_set1_ps(-0.0f), a);
+}
 
 TRINE_LANES_INLINE V vcopysign(V a, V b) {
   const V sign = _mm512_set1_ps(-0.0f);
@@ -87,14 +127,17 @@ TRINE_LANES_INLINE float vreduce_max(V a) {
 TRINE_LANES_INLINE void vreduce_add4(V a, V b, V c, V d, float out[4]) {
   const V ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
   const V cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
-  const V s4 = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+  const V s4 =
+      _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
   const V s2 = _mm512_add_ps(s4, _mm512_permute_ps(s4, 0x4e));
   const V s1 = _mm512_add_ps(s2, _mm512_permute_ps(s2, 0xb1));
   const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
   _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, s1)));
 }
 
-TRINE_LANES_INLINE float scalar_sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+TRINE_LANES_INLINE float scalar_sqrt(float x) {
+  return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
+}
 
 }  // namespace
 }  // namespace trine::kernels

@@ -1,8 +1,6 @@
-#include "kernels/linear.h"
+// The linear family on the lanes of avx512/.
+#define TRINE_LANES_HEADER "kernels/avx512/lanes.h"
 
-#include "kernels/avx512/lanes.h"
-
-// After the lanes it is written on.
 #include "kernels/linear_inl.h"
 
 namespace trine::kernels {

@@ -1,16 +1,11 @@
-#include "kernels/rowwise.h"
-
-#include "kernels/avx512/lanes.h"
-
-// After the lanes they are written on.
-#include "kernels/math_inl.h"
+// The rowwise family on the lanes of avx512/.
+#define TRINE_LANES_HEADER "kernels/avx512/lanes.h"
 
 #include "kernels/rowwise_inl.h"
 
 namespace trine::kernels {
 
-extern const RowwiseTable kRowwiseAvx512 = {&rms_norm,  &add,   &scale,
-                                          &gated,     &unary, &rope_half,
-                                          &rope_interleaved, &softmax};
+extern const RowwiseTable kRowwiseAvx512 = {
+    &rms_norm, &add, &scale, &gated, &unary, &rope_half, &rope_interleaved, &softmax};
 
 }  // namespace trine::kernels

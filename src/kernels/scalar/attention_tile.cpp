@@ -1,10 +1,5 @@
-#include "kernels/attention_tile.h"
-
-#include "kernels/scalar/lanes.h"
-
-// After the lanes they are written on.
-#include "kernels/linear_inl.h"
-#include "kernels/math_inl.h"
+// The attention_tile family on the lanes of scalar/.
+#define TRINE_LANES_HEADER "kernels/scalar/lanes.h"
 
 #include "kernels/attention_tile_inl.h"
 

@@ -1,10 +1,10 @@
 // Sixteen float32 lanes in plain C++: the reference for the same type in avx2/ and avx512/.
 //
-// The kernels are written once, in the *_inl.h files, on this type and its functions; each translation unit of
-// an instruction set includes its own lanes.h first. So the order of operations has one source, and what can
-// differ between instruction sets is only what stands in these three headers. They are in an unnamed namespace and
-// always inlined: an inline function with external linkage, compiled with AVX flags, could be the copy that the linker
-// keeps for the whole program.
+// The kernels are written once, in the *_inl.h files, on this type and its functions; each
+// translation unit of an instruction set includes its own lanes.h first. So the order of operations
+// has one source, and what can differ between instruction sets is only what stands in these three
+// headers. They are in an unnamed namespace and always inlined: an inline function with external
+// linkage, compiled with AVX flags, could be the copy that the linker keeps for the whole program.
 // vmax follows maxps: a > b ? a : b, so the second operand wins when either is NaN.
 #pragma once
 
@@ -21,7 +21,11 @@ struct V {
 
 // Shape of the register tiles: kMaxX activation rows; w_rows(x) weight rows for x activation rows.
 constexpr unsigned kMaxTileX = 1;
-constexpr unsigned tile_w_rows(unsigned) { return 1; }
+
+constexpr unsigned tile_w_rows(unsigned) {
+  return 1;
+}
+
 // Attention's accumulator tile: queries times vectors of 16.
 constexpr unsigned kMaxTileQueries = 1;
 constexpr unsigned kTileVectors = 1;
@@ -34,7 +38,9 @@ TRINE_LANES_INLINE V vset(float x) {
   return r;
 }
 
-TRINE_LANES_INLINE V vzero() { return vset(0.0f); }
+TRINE_LANES_INLINE V vzero() {
+  return vset(0.0f);
+}
 
 TRINE_LANES_INLINE V vload(const float* p) {
   V r;
@@ -51,7 +57,9 @@ TRINE_LANES_INLINE V vload_n(const float* p, std::int64_t n) {
   return r;
 }
 
-TRINE_LANES_INLINE void vstore(float* p, V a) { __builtin_memcpy(p, a.v, sizeof(a.v)); }
+TRINE_LANES_INLINE void vstore(float* p, V a) {
+  __builtin_memcpy(p, a.v, sizeof(a.v));
+}
 
 TRINE_LANES_INLINE void vstore_n(float* p, V a, std::int64_t n) {
   for (int i = 0; i < n; ++i) {
@@ -59,13 +67,13 @@ TRINE_LANES_INLINE void vstore_n(float* p, V a, std::int64_t n) {
   }
 }
 
-#define TRINE_LANES_BINARY(name, expression)    \
-  TRINE_LANES_INLINE V name(V a, V b) {         \
-    V r;                                        \
-    for (int i = 0; i < 16; ++i) {              \
-      r.v[i] = expression;                      \
-    }                                           \
-    return r;                                   \
+#define TRINE_LANES_BINARY(name, expression) \
+  TRINE_LANES_INLINE V name(V a, V b) {      \
+    V r;                                     \
+    for (int i = 0; i < 16; ++i) {           \
+      r.v[i] = expression;                   \
+    }                                        \
+    return r;                                \
   }
 
 TRINE_LANES_BINARY(vadd, a.v[i] + b.v[i])
@@ -119,12 +127,13 @@ TRINE_LANES_INLINE V vselect_bits(std::uint32_t bits, V a, V b) {
   return r;
 }
 
-// p * 2^n, where `shifted` = n + 1.5 * 2^23 holds the integer n in its low bits. Two factors keep both exponents
-// in range; the first product is exact, so a subnormal result is rounded once.
+// p * 2^n, where `shifted` = n + 1.5 * 2^23 holds the integer n in its low bits. Two factors keep
+// both exponents in range; the first product is exact, so a subnormal result is rounded once.
 TRINE_LANES_INLINE V vscale_pow2(V p, V shifted) {
   V r;
   for (int i = 0; i < 16; ++i) {
-    const std::int32_t n = static_cast<std::int32_t>(__builtin_bit_cast(std::uint32_t, shifted.v[i]) - 0x4b400000u);
+    const std::int32_t n =
+        static_cast<std::int32_t>(__builtin_bit_cast(std::uint32_t, shifted.v[i]) - 0x4b400000u);
     const std::int32_t n1 = n >> 1;
     const std::uint32_t n2 = static_cast<std::uint32_t>(n) - static_cast<std::uint32_t>(n1);
     const float f1 = __builtin_bit_cast(float, (static_cast<std::uint32_t>(n1) + 127u) << 23);
@@ -160,7 +169,9 @@ TRINE_LANES_INLINE void vreduce_add4(V a, V b, V c, V d, float out[4]) {
   out[3] = vreduce_add(d);
 }
 
-TRINE_LANES_INLINE float scalar_sqrt(float x) { return __builtin_sqrtf(x); }
+TRINE_LANES_INLINE float scalar_sqrt(float x) {
+  return __builtin_sqrtf(x);
+}
 
 }  // namespace
 }  // namespace trine::kernels

@@ -1,8 +1,6 @@
-#include "kernels/linear.h"
+// The linear family on the lanes of scalar/.
+#define TRINE_LANES_HEADER "kernels/scalar/lanes.h"
 
-#include "kernels/scalar/lanes.h"
-
-// After the lanes it is written on.
 #include "kernels/linear_inl.h"
 
 namespace trine::kernels {

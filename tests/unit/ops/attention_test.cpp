@@ -1,0 +1,204 @@
+#include "ops/attention.h"
+
+#include <gtest/gtest.h>
+
+#include "support/attention_case.h"
+
+namespace trine {
+namespace {
+
+using test::AttentionCase;
+using test::AttentionShape;
+using test::same_bits;
+
+std::unique_ptr<ThreadTeam> make_team(int num_threads) {
+  return std::move(ThreadTeam::create(num_threads)).value();
+}
+
+const AttentionShape kShapes[] = {
+    {4, 2, 16, 16, 0, 0.0f, DType::kF32, 70},    {3, 1, 64, 64, 0, 0.0f, DType::kF16, 130},
+    {8, 2, 80, 48, 40, 0.0f, DType::kBF16, 101}, {4, 4, 24, 40, 7, 5.0f, DType::kF16, 97},
+    {6, 3, 128, 128, 33, 0.0f, DType::kF32, 75}, {1, 1, 1, 3, 0, 2.0f, DType::kF16, 33},
+    {5, 1, 32, 32, 32, 0.0f, DType::kF32, 100},
+};
+
+TEST(Attention, MatchesDoublePrecision) {
+  const auto team = make_team(2);
+  std::uint64_t seed = 1;
+  for (const AttentionShape& shape : kShapes) {
+    const AttentionCase c(shape, seed += 10);
+    const auto out = c.run(*team, {shape.length}, seed);
+    for (std::int64_t row = 0; row < shape.length; ++row) {
+      for (std::int64_t head = 0; head < shape.num_heads; ++head) {
+        const auto truth = c.reference(row, head);
+        for (std::size_t d = 0; d < truth.size(); ++d) {
+          // Values are below 2; the scores' rounding errors (about 1e-6) move the weights by as
+          // much.
+          ASSERT_NEAR(
+              out[static_cast<std::size_t>(row * c.out_width() + head * shape.head_dim_v) + d],
+              truth[d], 1e-5)
+              << "heads " << shape.num_heads << " row " << row << " head " << head << " d " << d;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, WindowBordersMatchDoublePrecision) {
+  const auto team = make_team(1);
+  for (const std::int32_t window : {1, 2, 31, 32, 33, 63, 64, 65, 96, 200}) {
+    const AttentionCase c({2, 1, 16, 16, window, 0.0f, DType::kF32, 131}, 7);
+    const auto out = c.run(*team, {131}, 0);
+    for (const std::int64_t row : {0, 1, 30, 31, 32, 33, 62, 63, 64, 65, 95, 96, 97, 130}) {
+      const auto truth = c.reference(row, 1);
+      for (std::size_t d = 0; d < truth.size(); ++d) {
+        ASSERT_NEAR(out[static_cast<std::size_t>(row * c.out_width() + 16) + d], truth[d], 1e-5)
+            << "window " << window << " row " << row;
+      }
+    }
+  }
+}
+
+TEST(Attention, ChunksPlacementThreadsAndLevelsDoNotChangeABit) {
+  std::uint64_t seed = 100;
+  for (const AttentionShape& shape : kShapes) {
+    const AttentionCase c(shape, seed += 10);
+    const auto expected = c.run(*make_team(1), {shape.length}, 0);
+    for (const int num_threads : {1, 2, 3, 5}) {
+      const auto team = make_team(num_threads);
+      EXPECT_TRUE(same_bits(c.run(*team, {1}, 3), expected)) << "token by token";
+      EXPECT_TRUE(same_bits(c.run(*team, {17, 1, 40, 3}, 4), expected)) << "chunks";
+      EXPECT_TRUE(same_bits(c.run(*team, {shape.length}, 5), expected)) << "whole";
+    }
+    const auto team = make_team(2);
+    for (const IsaLevel level : test::machine_levels()) {
+      const test::ScopedIsaLevel scope(level);
+      EXPECT_TRUE(same_bits(c.run(*team, {33, 5}, 6), expected)) << isa_level_name(level);
+    }
+  }
+}
+
+TEST(Attention, SpansOfOneStepDoNotSeeEachOther) {
+  const auto team = make_team(2);
+  const AttentionShape shape{4, 2, 32, 32, 20, 0.0f, DType::kF16, 90};
+  const AttentionCase a(shape, 1);
+  const AttentionCase b(shape, 2);
+  const auto a_alone = a.run(*team, {90}, 0);
+  const auto b_alone = b.run(*team, {90}, 0);
+  // One step with the last token of b, then rows 50..89 of a, then nothing of a third sequence.
+  ops::Context ctx(*team);
+  const test::Pages a_pages(a.geometry(), 90, 5);
+  const test::Pages b_pages(b.geometry(), 90, 6);
+  ops::AttentionSpan spans[3];
+  const auto prefix = [&](const AttentionCase& c, const test::Pages& pages, std::int32_t rows) {
+    ops::AttentionSpan span;
+    span.pages = pages.span();
+    span.num_rows = rows;
+    write_kv(ctx, c.geometry(), 1, std::span<const ops::AttentionSpan>(&span, 1), c.k.data(),
+             c.k_width(), c.v.data(), c.v_width());
+  };
+  prefix(a, a_pages, 50);
+  prefix(b, b_pages, 89);
+  spans[0].pages = b_pages.span();
+  spans[0].first_slot = 89;
+  spans[0].num_rows = 1;
+  spans[0].first_row = 0;
+  spans[1].pages = a_pages.span();
+  spans[1].first_slot = 50;
+  spans[1].num_rows = 40;
+  spans[1].first_row = 1;
+  spans[2].pages = a_pages.span();
+  const auto rows = [](const std::vector<float>& first, const std::vector<float>& second,
+                       std::int64_t width) {
+    std::vector<float> out(first.begin() + 89 * width, first.begin() + 90 * width);
+    out.insert(out.end(), second.begin() + 50 * width, second.begin() + 90 * width);
+    return out;
+  };
+  const auto q = rows(b.q, a.q, a.q_width());
+  const auto k = rows(b.k, a.k, a.k_width());
+  const auto v = rows(b.v, a.v, a.v_width());
+  std::vector<float> out(static_cast<std::size_t>(41 * a.out_width()));
+  write_kv(ctx, a.geometry(), 1, spans, k.data(), a.k_width(), v.data(), a.v_width());
+  attention(ctx, a.geometry(), a.params(), spans, q.data(), a.q_width(), out.data(), a.out_width());
+  EXPECT_TRUE(same_bits(out, rows(b_alone, a_alone, a.out_width())));
+}
+
+TEST(Attention, ALaterTokenThatOverflowsDoesNotReachEarlierRows) {
+  const auto team = make_team(2);
+  AttentionCase c({2, 1, 16, 16, 0, 0.0f, DType::kF16, 70}, 3);
+  const auto clean = c.run(*team, {70}, 0);
+  for (std::int64_t d = 0; d < 16; ++d) {
+    c.v[static_cast<std::size_t>(50 * 16 + d)] = 1e30f;  // infinite in F16
+    c.k[static_cast<std::size_t>(50 * 16 + d)] = std::nanf("");
+  }
+  const auto dirty = c.run(*team, {70}, 0);
+  const std::int64_t before = 50 * c.out_width();
+  EXPECT_TRUE(same_bits(std::vector<float>(clean.begin(), clean.begin() + before),
+                        std::vector<float>(dirty.begin(), dirty.begin() + before)));
+  EXPECT_TRUE(std::isnan(dirty[static_cast<std::size_t>(before)]));
+}
+
+TEST(Attention, EveryTreePathEqualsItsChain) {
+  const std::vector<std::int32_t> parents{-1, -1, 0, 0, 1, 2, 2, 3, 5, 5, 8, 10, 11};
+  const auto num_nodes = static_cast<std::int32_t>(parents.size());
+  for (const std::int32_t window : {0, 5, 40}) {
+    for (const std::int32_t prefix : {0, 29, 60, 64}) {
+      const AttentionCase c({4, 2, 32, 48, window, 0.0f, DType::kF16, prefix + num_nodes}, 5);
+      for (const int num_threads : {1, 3}) {
+        const auto team = make_team(num_threads);
+        const auto tree = run_tree(c, *team, prefix, parents, 9);
+        for (std::int32_t node = 0; node < num_nodes; ++node) {
+          const auto path = test::tree_path(parents, node);
+          const auto chain = test::chain_of_path(c, prefix, path);
+          const auto out = chain.run(*team, {chain.shape().length}, 0);
+          ASSERT_TRUE(same_bits(std::vector<float>(tree.begin() + node * c.out_width(),
+                                                   tree.begin() + (node + 1) * c.out_width()),
+                                std::vector<float>(out.end() - c.out_width(), out.end())))
+              << "window " << window << " prefix " << prefix << " node " << node;
+        }
+      }
+    }
+  }
+}
+
+TEST(WriteKv, StoresRoundedValuesInTheirSlots) {
+  const auto team = make_team(2);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const AttentionCase c({2, 2, 5, 3, 0, 0.0f, dtype, 80}, 4);
+    const KvGeometry geometry = c.geometry();
+    const test::Pages pages(geometry, 80, 8);
+    ops::Context ctx(*team);
+    ops::AttentionSpan span;
+    span.pages = pages.span();
+    span.num_rows = 80;
+    write_kv(ctx, geometry, 1, std::span<const ops::AttentionSpan>(&span, 1), c.k.data(),
+             c.k_width(), c.v.data(), c.v_width());
+    const auto load = [&](const std::byte* at) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, at, dtype == DType::kF32 ? 4 : 2);
+      return dtype == DType::kF32   ? std::bit_cast<float>(bits)
+             : dtype == DType::kF16 ? f16_to_f32(static_cast<std::uint16_t>(bits))
+                                    : bf16_to_f32(static_cast<std::uint16_t>(bits));
+    };
+    for (std::int32_t t = 0; t < 80; ++t) {
+      for (std::int32_t g = 0; g < 2; ++g) {
+        const std::byte* page = pages.span()[static_cast<std::size_t>(t / kPageTokens)];
+        for (std::int64_t d = 0; d < 5; ++d) {
+          const std::int64_t at =
+              geometry.key_offset(1, g) + (t % kPageTokens * 5 + d) * geometry.element_bytes();
+          EXPECT_EQ(load(page + at), c.stored(c.k[static_cast<std::size_t>(t * 10 + g * 5 + d)]));
+        }
+        for (std::int64_t d = 0; d < 3; ++d) {
+          const std::int64_t at =
+              geometry.value_offset(1, g) + (t % kPageTokens * 3 + d) * geometry.element_bytes();
+          EXPECT_EQ(load(page + at), c.stored(c.v[static_cast<std::size_t>(t * 6 + g * 3 + d)]));
+        }
+      }
+    }
+    // Layer 0 was not touched.
+    EXPECT_EQ(*(pages.span()[0] + geometry.key_offset(0, 0)), std::byte{0xff});
+  }
+}
+
+}  // namespace
+}  // namespace trine
