@@ -173,7 +173,8 @@ std::string Decoder::bytes(std::string_view piece, bool first, bool added) const
         text = replace_all(step.pattern, text, step.content);
         break;
       case Kind::kMetaspace:
-        text = replace_all(step.pattern, text, std::string_view(" ").substr(first && step.drop_first ? 1 : 0));
+        text = replace_all(step.pattern, text,
+                           std::string_view(" ").substr(first && step.drop_first ? 1 : 0));
         break;
       case Kind::kStrip:
         text = strip(text, step.content, step.start, step.stop);

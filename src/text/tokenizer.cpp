@@ -82,6 +82,9 @@ TokenizerImpl::TokenizerImpl(TokenizerParts parts)
 
 Status TokenizerImpl::encode_plain(std::string text, bool at_origin,
                                    std::vector<std::int32_t>& out) const {
+  if (text.empty()) {  // nothing, or normalized away: a pre-tokenizer must not put its prefix there
+    return {};
+  }
   PieceList list;
   list.text = std::move(text);
   list.pieces.push_back({0, list.text.size()});

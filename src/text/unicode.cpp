@@ -118,7 +118,8 @@ const std::array<std::uint16_t, 0x10000>& class_table() {
 }
 
 void decompose(std::string_view text, bool compatibility, std::vector<utf8proc_int32_t>& out) {
-  const unsigned mode = compatibility ? unsigned{UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT} : unsigned{UTF8PROC_DECOMPOSE};
+  const unsigned mode =
+      compatibility ? unsigned{UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT} : unsigned{UTF8PROC_DECOMPOSE};
   std::array<utf8proc_int32_t, 64>
       buffer{};  // the longest decomposition is 18 code points (U+FDFA)
   for (std::size_t pos = 0; pos < text.size();) {
