@@ -8,6 +8,7 @@ namespace trine::app {
 
 extern const Command kPullCommand;
 extern const Command kLsCommand;
+extern const Command kShowCommand;
 extern const Command kRmCommand;
 extern const Command kConfigCommand;
 extern const Command kOptionsPageCommand;
@@ -24,12 +25,8 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,
-    &kLsCommand,
-    &kRmCommand,
-    &kConfigCommand,
-    &kCompletionCommand,
-    &kOptionsPageCommand,
+    &kPullCommand,   &kLsCommand,         &kShowCommand,        &kRmCommand,
+    &kConfigCommand, &kCompletionCommand, &kOptionsPageCommand,
 };
 
 }  // namespace

@@ -1,0 +1,71 @@
+// What `trine show` tells about a model: read from its files without loading it. Thread rule: pure
+// functions on the file system.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "format/open.h"
+#include "model/config.h"
+#include "tensor/dtype.h"
+
+namespace trine::app {
+
+// Tensors of one type, together.
+struct TypeTotal {
+  DType dtype = DType::kF32;
+  std::int64_t num_tensors = 0;
+  std::int64_t num_elems = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct ChatTemplateText {
+  std::string name;  // "default" for the unnamed one
+  std::string source;
+};
+
+// Where the bytes of a run go, computed from the dimensions, not measured.
+struct MemoryTerms {
+  std::int64_t context = 0;  // tokens the cache is computed for
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t kv_token_bytes_f32 = 0;  // keys and values of all layers, one token
+  std::uint64_t kv_token_bytes_f16 = 0;
+  std::uint64_t kv_context_bytes_f32 = 0;  // whole pages for `context` tokens
+  std::uint64_t kv_context_bytes_f16 = 0;
+  std::int64_t step_tokens = 0;        // tokens of the step the activations are computed for
+  std::uint64_t activation_bytes = 0;  // f32 rows of one step
+  std::uint64_t logit_row_bytes = 0;   // f32, one position
+  std::uint64_t total_bytes_f16 = 0;   // with a full f16 cache and one row of logits
+};
+
+struct ModelDescription {
+  std::string path;
+  std::string format;        // "GGUF v3", "safetensors"
+  std::string architecture;  // as the file says
+  OpenedCheckpoint checkpoint;
+  std::int64_t num_params = 0;
+  std::uint64_t weight_bytes = 0;
+  std::vector<TypeTotal> types;  // by bytes, largest first
+  std::string tokenizer;         // kind and splitter; empty: none
+  std::vector<ChatTemplateText> templates;
+  // Set when this engine runs the model; else `unsupported` says why not.
+  std::optional<ModelConfig> config;
+  Error unsupported;
+  std::optional<MemoryTerms> memory;
+
+  double bits_per_weight() const {
+    return num_params == 0
+               ? 0.0
+               : static_cast<double>(weight_bytes) * 8.0 / static_cast<double>(num_params);
+  }
+};
+
+// `context` 0: the model's own. Errors: as open_checkpoint(); corrupt_data for a tokenizer file or
+// template that is broken; invalid_argument for a context beyond the model's.
+Result<ModelDescription> describe_model(const std::string& path, std::int64_t context);
+
+}  // namespace trine::app
