@@ -1,12 +1,11 @@
 // The vector dequantizers, shared by the instruction sets: unpacking works on 16 codes at a time in
 // 128-bit registers, and the including file says how 16 codes become 16 floats. Include it inside
-// an anonymous namespace, after defining
-//   void scale16(float* y, __m128i codes, float step)                  y[i] = step * codes[i]
-//   void affine16(float* y, __m128i codes, float step, float offset)   y[i] = step * codes[i] +
-//   offset
-// with i8 codes and separate multiply and add (no fma), as the reference computes. `step * q - min`
-// is written as
-// `+ -min`, which rounds the same. Layouts and reference: scalar/dequant.cpp.
+// an anonymous namespace, after defining, for i8 codes,
+//   scale16(float* y, __m128i codes, float step)                  y[i] = step * codes[i]
+//   affine16(float* y, __m128i codes, float step, float offset)   y[i] = step * codes[i] + offset
+// with separate multiply and add (no fma), as the reference computes. Its `step * q - min` is
+// `+ -min` here, which rounds the same. Layouts and reference: scalar/dequant.cpp.
+// Length: one small function for each of the 25 formats, best read side by side.
 
 using std::int64_t;
 using Bytes = const std::byte*;

@@ -154,7 +154,9 @@ TEST_P(DequantLevels, GiveTheBitsOfTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DequantLevels, testing::ValuesIn(decodable_types()),
-                         [](const auto& param_info) { return std::string(dtype_info(param_info.param).name); });
+                         [](const auto& param_info) {
+                           return std::string(dtype_info(param_info.param).name);
+                         });
 
 TEST(Dequant, WritesNothingPastTheRow) {
   const auto bytes = random_bytes(8 * 64, 3);
