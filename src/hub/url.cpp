@@ -56,7 +56,9 @@ bool is_plain_text(std::string_view text) {
 }  // namespace
 
 bool Url::is_loopback() const {
-  return host == "localhost" || host.starts_with("127.") || host == "[::1]";
+  // 127.evil.example is a name, not an address of this machine.
+  const bool address = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host == "localhost" || host == "[::1]" || (address && host.starts_with("127."));
 }
 
 Result<Url> parse_url(std::string_view text) {
