@@ -67,7 +67,8 @@ std::string model_file(const std::string& name) {
   const char* home = std::getenv("TRINE_HOME");
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* user = std::getenv("HOME");
-  std::filesystem::path root = user == nullptr ? "" : std::filesystem::path(user) / ".cache" / "trine";
+  std::filesystem::path root =
+      user == nullptr ? "" : std::filesystem::path(user) / ".cache" / "trine";
   if (home != nullptr && *home != '\0') {
     root = home;
   } else if (cache != nullptr && *cache != '\0') {

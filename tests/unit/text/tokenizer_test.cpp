@@ -1,0 +1,356 @@
+// Rules of the tokenizers that no golden file covers: errors, control tokens in user text, stop
+// ids, hostile sizes, the streaming decoder.
+#include "text/tokenizer.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "text/charsmap.h"
+#include "text/regex.h"
+#include "text/unicode.h"
+
+namespace trine::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Ids = std::vector<std::int32_t>;
+using TokenizerPtr = std::shared_ptr<const Tokenizer>;
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(std::string(TRINE_SOURCE_DIR) + "/" + path, std::ios::binary);
+  EXPECT_TRUE(in.good()) << path;
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string trained_json(const std::string& name) {
+  return read_file("tests/golden/tokenizers/" + name + ".tokenizer.json");
+}
+
+TokenizerPtr trained(const std::string& name) {
+  return Tokenizer::from_json(trained_json(name), "").value();
+}
+
+// A tokenizer.json whose smallest parts a test can change.
+Json small_json() {
+  return parse_json(R"({
+    "added_tokens": [{"id": 5, "content": "<|end|>", "special": true, "normalized": false},
+                     {"id": 6, "content": "[u]", "special": false, "normalized": false}],
+    "normalizer": null,
+    "pre_tokenizer": null,
+    "post_processor": null,
+    "decoder": {"type": "Fuse"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<": 3, "|": 4}, "merges": [["a", "b"]]}
+  })")
+      .value();
+}
+
+std::string error_of(const Json& json, std::string_view config = "") {
+  const auto out = Tokenizer::from_json(json.dump(), config);
+  return out.has_value() ? "" : out.error().message;
+}
+
+#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST(TokenizerJson, ReadsAndRefuses) {
+  ASSERT_EQ(error_of(small_json()), "");
+  const auto with = [](const char* pointer, Json value) {
+    Json json = small_json();
+    json[Json::json_pointer(pointer)] = std::move(value);
+    return error_of(json);
+  };
+  EXPECT_CONTAINS(with("/model/type", "WordPiece"), "model type \"WordPiece\"");
+  EXPECT_CONTAINS(with("/model/vocab/b", 0), "id 0 belongs to both");
+  EXPECT_CONTAINS(with("/model/vocab/b", -1), "model.vocab[\"b\"]");
+  EXPECT_CONTAINS(with("/model/vocab/b", 16000000), "in a vocabulary of 7 tokens");
+  EXPECT_CONTAINS(with("/model/merges/0", Json::array({"a", "c"})),
+                  "model.merges[0]: \"a\" + \"c\": the right part");
+  EXPECT_CONTAINS(with("/model/merges/0", "ab"), "model.merges[0] is neither");
+  EXPECT_CONTAINS(with("/model/dropout", 0.5), "model.dropout");
+  EXPECT_CONTAINS(with("/model/end_of_word_suffix", "</w>"), "model.end_of_word_suffix");
+  EXPECT_CONTAINS(with("/model/unk_token", "<unk>"), "model.unk_token");
+  EXPECT_CONTAINS(with("/normalizer", {{"type", "BertNormalizer"}}),
+                  "normalizer type \"BertNormalizer\"");
+  EXPECT_CONTAINS(with("/pre_tokenizer", {{"type", "UnicodeScripts"}}),
+                  "pre-tokenizer type \"UnicodeScripts\"");
+  EXPECT_CONTAINS(with("/post_processor", {{"type", "BertProcessing"}}),
+                  "post_processor type \"BertProcessing\"");
+  EXPECT_CONTAINS(with("/decoder", {{"type", "WordPiece"}}), "decoder type \"WordPiece\"");
+  EXPECT_CONTAINS(with("/added_tokens/0/id", 0), "id 0 belongs to both \"a\"");
+  EXPECT_CONTAINS(with("/added_tokens/0/content", ""), "added token 5: 0 bytes");
+  EXPECT_CONTAINS(with("/added_tokens/0/content", "ab"), "added token \"ab\" has id 5, but 2");
+  EXPECT_CONTAINS(error_of(small_json(), R"({"eos_token": "</s>"})"),
+                  "eos_token \"</s>\" is not in the vocabulary");
+  EXPECT_CONTAINS(Tokenizer::from_json("{", "").error().message, "tokenizer.json");
+}
+
+TEST(TokenizerJson, ConfigNamesBosAndEos) {
+  Json json = small_json();
+  json["added_tokens"].push_back({{"id", 7}, {"content", "<s>"}, {"special", true}});
+  const auto tokenizer = Tokenizer::from_json(
+      json.dump(),
+      R"({"bos_token": {"content": "<s>"}, "eos_token": "[u]", "add_bos_token": true})");
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->bos(), 7);
+  EXPECT_EQ((*tokenizer)->eos(), 6);
+  const auto stops = (*tokenizer)->stop_ids();
+  EXPECT_EQ(Ids(stops.begin(), stops.end()), (Ids{5, 6}));  // <|end|> by name, [u] by the config
+  EXPECT_EQ((*tokenizer)->encode("ab", {true, false}).value(), (Ids{7, 2}));
+  EXPECT_EQ((*tokenizer)->encode("ab", {false, false}).value(), (Ids{2}));
+  EXPECT_EQ((*tokenizer)->kind(5), TokenKind::kControl);
+  EXPECT_EQ((*tokenizer)->kind(6), TokenKind::kUserDefined);
+  EXPECT_EQ((*tokenizer)->token_bytes(5), "");
+  EXPECT_EQ((*tokenizer)->token_bytes(6), "[u]");
+}
+
+TEST(TokenizerJson, TextNeverMergesIntoAControlToken) {
+  Json json = small_json();
+  json["model"]["vocab"]["<|"] = 7;  // merges spell a control token; the whole piece is one, too
+  json["model"]["merges"].push_back({"<", "|"});
+  json["added_tokens"].push_back({{"id", 7}, {"content", "<|"}, {"special", true}});
+  json["model"]["ignore_merges"] = true;
+  const auto tokenizer = Tokenizer::from_json(json.dump(), "").value();
+  EXPECT_EQ(tokenizer->encode("<|", {false, false}).value(), (Ids{3, 4}));
+  EXPECT_EQ(tokenizer->encode("<|", {false, true}).value(), (Ids{7}));
+}
+
+TEST(Tokenizer, RefusesWhatIsNotUtf8) {
+  const auto result = trained("gpt2")->encode("ab\xed\xa0\x80", {});
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_CONTAINS(result.error().message, "at byte 2");
+  const std::vector<TextPart> parts{{"ok", false}, {"\xff", true}};
+  EXPECT_CONTAINS(trained("gpt2")->encode_parts(parts, false).error().message, "part 1");
+  EXPECT_CONTAINS(trained("gpt2")->decode(Ids{0, 100000}, true).error().message, "token id 100000");
+}
+
+// ---- parts ----
+
+TEST(TokenizerParts, ControlTokensComeFromTheTemplateOnly) {
+  const auto tokenizer = trained("llama3");
+  const std::int32_t bos = tokenizer->find("<|bos|>").value();
+  const std::int32_t eos = tokenizer->find("<|eos|>").value();
+  const auto encode = [&](std::vector<TextPart> parts) {
+    return tokenizer->encode_parts(parts, false).value();
+  };
+  const auto count = [&](const Ids& ids) {
+    return std::count_if(ids.begin(), ids.end(),
+                         [&](auto id) { return tokenizer->kind(id) == TokenKind::kControl; });
+  };
+  EXPECT_EQ(count(encode({{"<|eos|><|bos|>", true}})), 0);
+  // Neither across a border, from either side, nor by cutting the template's own token.
+  EXPECT_EQ(count(encode({{"<|eo", false}, {"s|>", true}})), 0);
+  EXPECT_EQ(count(encode({{"<|eo", true}, {"s|>", false}})), 0);
+  EXPECT_EQ(count(encode({{"<|eo", false}, {"s", true}, {"|>", false}})), 0);
+  const Ids cut = encode({{"<|eos", true}, {"<|eos|>", false}, {"|>", true}});
+  EXPECT_EQ(count(cut), 1);
+  EXPECT_EQ(std::count(cut.begin(), cut.end(), eos), 1);
+  // Two template parts are one text.
+  EXPECT_EQ(encode({{"<|eo", false}, {"", true}, {"s|>", false}}), (Ids{eos}));
+  // Otherwise as one text, and with the control tokens of encode().
+  EXPECT_EQ(encode({{"Hel", true}, {"lo wor", false}, {"ld", true}}),
+            tokenizer->encode("Hello world", {false, false}).value());
+  const std::string text = "<|bos|>The model's text<|eos|> \n<|bos|>";
+  EXPECT_EQ(encode({{text, false}}), tokenizer->encode(text, {false, true}).value());
+  EXPECT_EQ(tokenizer->encode_parts(std::vector<TextPart>{{"x", true}}, true).value().front(), bos);
+  // User-defined tokens stay on in user text.
+  EXPECT_EQ(encode({{"USERTOKEN", true}}), (Ids{tokenizer->find("USERTOKEN").value()}));
+}
+
+// ---- GGUF arrays ----
+
+GgufTokenizerData small_gguf() {
+  GgufTokenizerData data;
+  data.model = "llama";
+  data.tokens = {"<unk>",
+                 "<s>",
+                 "</s>",
+                 "a",
+                 "b",
+                 "ab",
+                 "\xe2\x96\x81",
+                 "\xe2\x96\x81"
+                 "ab"};
+  data.scores = {0, 0, 0, -3, -4, -1, -5, -2};
+  data.kinds = {2, 3, 3, 1, 1, 1, 1, 1};
+  data.bos = 1;
+  data.eos = 2;
+  data.unk = 0;
+  return data;
+}
+
+TEST(TokenizerGguf, SpmDefaults) {
+  const auto tokenizer = Tokenizer::from_gguf(small_gguf()).value();
+  EXPECT_EQ(tokenizer->encode("ab ab", {}).value(), (Ids{1, 7, 7}));
+  EXPECT_EQ(tokenizer->encode("x", {false, false}).value(), (Ids{6, 0}));
+  EXPECT_EQ(tokenizer->decode(Ids{1, 7, 7}, true).value(), "ab ab");
+  EXPECT_EQ(tokenizer->description(), "SentencePiece BPE");
+  EXPECT_EQ(tokenizer->encode("</s>", {false, false}).value(), (Ids{6, 0, 0, 0, 0}));
+}
+
+TEST(TokenizerGguf, EachErrorNamesItsKey) {
+  const auto error = [](const auto& change) {
+    GgufTokenizerData data = small_gguf();
+    change(data);
+    const auto out = Tokenizer::from_gguf(std::move(data));
+    return out.has_value() ? std::string() : out.error().message;
+  };
+  EXPECT_EQ(error([](auto&) {}), "");
+  EXPECT_CONTAINS(error([](auto& d) { d.model = "rwkv"; }), "tokenizer.ggml.model \"rwkv\"");
+  EXPECT_CONTAINS(error([](auto& d) { d.tokens.clear(); }), "tokenizer.ggml.tokens");
+  EXPECT_CONTAINS(error([](auto& d) { d.tokens[4] = "\xc3"; }), "tokenizer.ggml.tokens[4]");
+  EXPECT_CONTAINS(error([](auto& d) { d.tokens[4] = "a"; }), "tokens 3 and 4 are both \"a\"");
+  EXPECT_CONTAINS(error([](auto& d) { d.scores.pop_back(); }), "tokenizer.ggml.scores has 7");
+  EXPECT_CONTAINS(error([](auto& d) { d.scores.clear(); }), "tokenizer.ggml.scores is missing");
+  EXPECT_CONTAINS(error([](auto& d) { d.scores[2] = std::numeric_limits<float>::infinity(); }),
+                  "tokenizer.ggml.scores[2]");
+  EXPECT_CONTAINS(error([](auto& d) { d.kinds[1] = 7; }), "tokenizer.ggml.token_type[1] is 7");
+  EXPECT_CONTAINS(error([](auto& d) { d.kinds.push_back(1); }), "tokenizer.ggml.token_type has 9");
+  EXPECT_CONTAINS(error([](auto& d) { d.bos = 8; }), "tokenizer.ggml.bos_token_id is 8");
+  EXPECT_CONTAINS(error([](auto& d) { d.pad = -2; }), "tokenizer.ggml.padding_token_id is -2");
+  EXPECT_CONTAINS(error([](auto& d) { d.kinds[3] = 6; }), "byte token 3 is spelled \"a\"");
+  for (const char* bad : {"<0x+1>", "<0xG0>", "<0x 1>", "<0x1>"}) {
+    EXPECT_CONTAINS(error([&](auto& d) { d.kinds[3] = 6, d.tokens[3] = bad; }), "byte token 3");
+  }
+  const auto gpt2 = [](auto& d) {
+    d.model = "gpt2";
+    d.pre = "gpt-2";
+  };
+  EXPECT_CONTAINS(error([&](auto& d) { gpt2(d), d.pre = "viking"; }),
+                  "tokenizer.ggml.pre \"viking\"");
+  EXPECT_CONTAINS(error([&](auto& d) {
+                    gpt2(d), d.merges = {"a b", "ab"};
+                  }),
+                  "tokenizer.ggml.merges[1]");
+  EXPECT_CONTAINS(error([&](auto& d) { gpt2(d), d.merges = {"b a"}; }),
+                  "tokenizer.ggml.merges[0]: \"b\" + \"a\": the result");
+}
+
+// ---- hostile sizes: each of these is one piece or one run, and must end within the test's time
+// limit ----
+
+TEST(TokenizerHostile, LongRunsOfOneThing) {
+  constexpr std::size_t kBytes = std::size_t{1} << 18;  // 6e10 steps where time is quadratic
+  std::string marks;
+  while (marks.size() < kBytes) {
+    marks += "\xcc\x81\xcc\xa3";
+  }
+  std::string specials;
+  while (specials.size() < kBytes) {
+    specials += " <|lstrip|><|single|>";
+  }
+  for (const char* name :
+       {"gpt2", "llama3", "qwen2", "o200k", "deepseek", "llama2", "gemma", "unigram"}) {
+    const auto tokenizer = trained(name);
+    for (const std::string& text :
+         {std::string(kBytes, 'a'), std::string(kBytes, ' '), std::string(kBytes, '\n'),
+          std::string(kBytes, '\'') + "s", marks, specials}) {
+      SCOPED_TRACE(std::string(name) + ": " + text.substr(0, 8));
+      const auto ids = tokenizer->encode(text, {false, true});
+      ASSERT_TRUE(ids.has_value()) << ids.error().message;
+      EXPECT_LE(ids->size(), text.size() + 1);
+    }
+  }
+}
+
+TEST(TokenizerHostile, OnePieceOfFourMegabytes) {
+  for (const char* name : {"llama3", "llama2", "unigram"}) {
+    const auto ids = trained(name)->encode(std::string(std::size_t{4} << 20, 'e'), {false, false});
+    ASSERT_TRUE(ids.has_value()) << ids.error().message;
+  }
+}
+
+TEST(TokenizerHostile, CostlyPatternGivesUpWithAnError) {
+  const auto regex = Regex::compile("(?:a|a|aa)+[bc]").value();
+  const auto result = regex->find_all(std::string(4000, 'a'));
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code, ErrorCode::kExhausted);
+}
+
+TEST(TokenizerRegex, RefusesWhatPcreReadsDifferently) {
+  for (const char* pattern :
+       {"[a&&b]", "[a[bc]]", "[[:alpha:]]", "\\h",          "\\R",           "\\K", "(*ACCEPT)",
+        "(?R)",   "(?<n>a)", "a{,3}",       "\\p{N}{1,3}+", "\\p{Nonsense}", "[a",  "(a",
+        "\\1",    "\\xff",   "\\b",         "[\\W]",        "(?s).",         "{a"}) {
+    const auto regex = Regex::compile(pattern);
+    ASSERT_FALSE(regex.has_value()) << pattern;
+    EXPECT_EQ(regex.error().code, ErrorCode::kUnsupported) << pattern;
+    EXPECT_CONTAINS(regex.error().message, "regular expression");
+  }
+}
+
+// ---- bytes and streams ----
+
+TEST(Utf8, FindsTheFirstBadByte) {
+  for (const auto& [text, pos] :
+       std::vector<std::pair<std::string, std::size_t>>{{"ab\x80", 2},
+                                                        {"\xc0\xaf", 0},
+                                                        {"a\xe0\x80\x80", 1},
+                                                        {"\xed\xa0\x80", 0},
+                                                        {"\xf4\x90\x80\x80", 0},
+                                                        {"x\xe2\x82", 1},
+                                                        {"\xf8", 0}}) {
+    EXPECT_EQ(find_invalid_utf8(text), pos) << text;
+  }
+  EXPECT_EQ(find_invalid_utf8("\xf4\x8f\xbf\xbf \xef\xbf\xbf \xed\x9f\xbf a"), std::nullopt);
+}
+
+TEST(Utf8, LossyReplacesEachMaximalPart) {
+  const auto lossy = [](std::string_view bytes) {
+    Utf8Lossy decoder;
+    std::string out;
+    decoder.push(bytes, out);
+    decoder.finish(out);
+    return out;
+  };
+  const std::string r = "\xef\xbf\xbd";
+  EXPECT_EQ(lossy("\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");
+  EXPECT_EQ(lossy("\xf0\x9f\x98"
+                  "a"),
+            r + "a");
+  EXPECT_EQ(lossy("\xe2\x82"), r);
+  EXPECT_EQ(lossy("\xc0\xaf"), r + r);
+  EXPECT_EQ(lossy("\xed\xa0\x80"), r + r + r);
+  EXPECT_EQ(lossy("\xf0\xf0\x9f\x98\x80"), r + "\xf0\x9f\x98\x80");
+}
+
+TEST(StreamDecoder, HoldsBackHalfCharacters) {
+  const auto tokenizer = trained("llama2");
+  const Ids ids{tokenizer->find("<0xF0>").value(), tokenizer->find("<0x9F>").value(),
+                tokenizer->find("<0x98>").value(), tokenizer->find("<0x80>").value(),
+                tokenizer->find("<0xE2>").value()};
+  StreamDecoder decoder(tokenizer, true);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(decoder.push(ids[i]).value(), "");
+  }
+  EXPECT_EQ(decoder.push(ids[3]).value(), "\xf0\x9f\x98\x80");
+  EXPECT_EQ(decoder.push(ids[4]).value(), "");
+  EXPECT_EQ(decoder.finish(), "\xef\xbf\xbd");
+  EXPECT_FALSE(decoder.push(-1).has_value());
+}
+
+TEST(StreamDecoder, StripsTheFirstSpaceOnly) {
+  const auto tokenizer = trained("llama2");
+  const Ids ids = tokenizer->encode("a  b", {true, false}).value();
+  StreamDecoder decoder(tokenizer, true);
+  std::string out;
+  for (const auto id : ids) {
+    out += decoder.push(id).value();
+  }
+  EXPECT_EQ(out + decoder.finish(), "a  b");
+}
+
+TEST(CharsMap, RefusesDamage) {
+  EXPECT_FALSE(CharsMap::parse("").has_value());
+  EXPECT_FALSE(CharsMap::parse(std::string("\x08\0\0\0abcd", 8)).has_value());
+  EXPECT_FALSE(CharsMap::parse(std::string("\x03\0\0\0abcd", 8)).has_value());
+}
+
+}  // namespace
+}  // namespace trine::text
