@@ -10,47 +10,73 @@
 namespace trine::kernels {
 namespace {
 
-// num_w = NW rows of w against num_x = NX rows of x, all sums in registers.
+// acc += w * x for one step of lanes of NW rows and NX rows; `load` reads a row's lanes. The
+// operands of the smaller side are held in registers, those of the other pass one by one.
+template <unsigned NW, unsigned NX, typename Load>
+TRINE_LANES_INLINE void multiply_step(P (&acc)[NX][NW], const float* w, std::int64_t w_stride,
+                                      const float* x, std::int64_t x_stride, Load load) {
+  if constexpr (NX < NW) {
+    P xv[NX];
+#pragma GCC unroll 8
+    for (unsigned m = 0; m < NX; ++m) {
+      xv[m] = load(x + m * x_stride);
+    }
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < NW; ++n) {
+      const P wv = load(w + n * w_stride);
+#pragma GCC unroll 8
+      for (unsigned m = 0; m < NX; ++m) {
+        acc[m][n] = pfma(wv, xv[m], acc[m][n]);
+      }
+    }
+  } else {
+    P wv[NW];
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < NW; ++n) {
+      wv[n] = load(w + n * w_stride);
+    }
+#pragma GCC unroll 8
+    for (unsigned m = 0; m < NX; ++m) {
+      const P xv = load(x + m * x_stride);
+#pragma GCC unroll 8
+      for (unsigned n = 0; n < NW; ++n) {
+        acc[m][n] = pfma(wv[n], xv, acc[m][n]);
+      }
+    }
+  }
+}
+
+// NW rows of w against NX rows of x, all sums in registers: part by part of the lanes, so that an
+// instruction set with few registers can hold a large tile too.
 template <unsigned NW, unsigned NX>
 TRINE_LANES_INLINE void dot_tile(const float* w, std::int64_t w_stride, const float* x,
                                  std::int64_t x_stride, std::int64_t k, const float* bias, float* y,
                                  std::int64_t y_stride) {
-  V acc[NX][NW];
-#pragma GCC unroll 8
-  for (unsigned m = 0; m < NX; ++m) {
-#pragma GCC unroll 8
-    for (unsigned n = 0; n < NW; ++n) {
-      acc[m][n] = vzero();
-    }
-  }
   const std::int64_t whole = k & ~std::int64_t{15};
-  for (std::int64_t i = 0; i < whole; i += 16) {
-    V wv[NW];
-#pragma GCC unroll 8
-    for (unsigned n = 0; n < NW; ++n) {
-      wv[n] = vload(w + n * w_stride + i);
-    }
+  P lanes[NX][NW][kParts];
+#pragma GCC unroll 2
+  for (unsigned part = 0; part < kParts; ++part) {
+    P acc[NX][NW];
 #pragma GCC unroll 8
     for (unsigned m = 0; m < NX; ++m) {
-      const V xv = vload(x + m * x_stride + i);
 #pragma GCC unroll 8
       for (unsigned n = 0; n < NW; ++n) {
-        acc[m][n] = vfma(wv[n], xv, acc[m][n]);
+        acc[m][n] = pzero();
       }
     }
-  }
-  if (whole != k) {
-    V wv[NW];
-#pragma GCC unroll 8
-    for (unsigned n = 0; n < NW; ++n) {
-      wv[n] = vload_n(w + n * w_stride + whole, k - whole);
+    const std::int64_t first = std::int64_t{part} * (16 / kParts);
+    for (std::int64_t i = first; i < whole; i += 16) {
+      multiply_step<NW, NX>(acc, w + i, w_stride, x + i, x_stride, PartLoad{});
+    }
+    if (whole != k) {
+      multiply_step<NW, NX>(acc, w + whole + first, w_stride, x + whole + first, x_stride,
+                            PartLoadFirst{k - whole - first});
     }
 #pragma GCC unroll 8
     for (unsigned m = 0; m < NX; ++m) {
-      const V xv = vload_n(x + m * x_stride + whole, k - whole);
 #pragma GCC unroll 8
       for (unsigned n = 0; n < NW; ++n) {
-        acc[m][n] = vfma(wv[n], xv, acc[m][n]);
+        lanes[m][n][part] = acc[m][n];
       }
     }
   }
@@ -60,12 +86,13 @@ TRINE_LANES_INLINE void dot_tile(const float* w, std::int64_t w_stride, const fl
     if constexpr (NW % 4 == 0) {
 #pragma GCC unroll 8
       for (unsigned n = 0; n < NW; n += 4) {
-        vreduce_add4(acc[m][n], acc[m][n + 1], acc[m][n + 2], acc[m][n + 3], sums + n);
+        vreduce_add4(vjoin(lanes[m][n]), vjoin(lanes[m][n + 1]), vjoin(lanes[m][n + 2]),
+                     vjoin(lanes[m][n + 3]), sums + n);
       }
     } else {
 #pragma GCC unroll 8
       for (unsigned n = 0; n < NW; ++n) {
-        sums[n] = vreduce_add(acc[m][n]);
+        sums[n] = vreduce_add(vjoin(lanes[m][n]));
       }
     }
     for (unsigned n = 0; n < NW; ++n) {

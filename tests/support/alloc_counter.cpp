@@ -29,12 +29,20 @@ std::int64_t num_allocations() {
 
 }  // namespace trine::test
 
-// The array and sized forms of the library call these.
+// Every form: the address sanitizer's own array forms would not call the plain ones.
 void* operator new(std::size_t bytes) {
-  return allocate(bytes, alignof(std::max_align_t));
+  return allocate(bytes, alignof(max_align_t));
+}
+
+void* operator new[](std::size_t bytes) {
+  return allocate(bytes, alignof(max_align_t));
 }
 
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));
 }
 
@@ -42,7 +50,15 @@ void operator delete(void* memory) noexcept {
   std::free(memory);
 }
 
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+
 void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+void operator delete[](void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
@@ -50,6 +66,14 @@ void operator delete(void* memory, std::align_val_t) noexcept {
   std::free(memory);
 }
 
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
   std::free(memory);
 }

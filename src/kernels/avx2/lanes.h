@@ -15,11 +15,11 @@ struct V {
   __m256 hi;
 };
 
-// Twelve of the sixteen registers hold sums.
+// Twelve of the sixteen registers hold sums, eight for one or two rows.
 constexpr unsigned kMaxTileX = 3;
 
 constexpr unsigned tile_w_rows(unsigned num_x) {
-  return num_x == 1 ? 4 : 2;
+  return num_x == 1 ? 8 : 4;
 }
 
 constexpr unsigned kMaxTileQueries = 5;
@@ -167,6 +167,36 @@ TRINE_LANES_INLINE void vreduce_add4(V a, V b, V c, V d, float out[4]) {
 TRINE_LANES_INLINE float scalar_sqrt(float x) {
   return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
 }
+
+// The part of the lanes that a register tile is computed in at a time (linear_inl.h): half of them,
+// so that twelve sums and their operands fill the sixteen registers.
+using P = __m256;
+constexpr unsigned kParts = 2;
+
+TRINE_LANES_INLINE P pzero() {
+  return _mm256_setzero_ps();
+}
+
+TRINE_LANES_INLINE P pfma(P a, P b, P c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+
+TRINE_LANES_INLINE V vjoin(const P (&parts)[kParts]) {
+  return {parts[0], parts[1]};
+}
+
+struct PartLoad {
+  __attribute__((always_inline)) P operator()(const float* p) const { return _mm256_loadu_ps(p); }
+};
+
+// The first n lanes, zero in the others; n may be negative.
+struct PartLoadFirst {
+  std::int64_t n;
+
+  __attribute__((always_inline)) P operator()(const float* p) const {
+    return _mm256_maskload_ps(p, first_lanes(n));
+  }
+};
 
 }  // namespace
 }  // namespace trine::kernels

@@ -173,5 +173,32 @@ TRINE_LANES_INLINE float scalar_sqrt(float x) {
   return __builtin_sqrtf(x);
 }
 
+// The part of the lanes that a register tile is computed in at a time (linear_inl.h): all of them.
+using P = V;
+constexpr unsigned kParts = 1;
+
+TRINE_LANES_INLINE P pzero() {
+  return vzero();
+}
+
+TRINE_LANES_INLINE P pfma(P a, P b, P c) {
+  return vfma(a, b, c);
+}
+
+TRINE_LANES_INLINE V vjoin(const P (&parts)[kParts]) {
+  return parts[0];
+}
+
+struct PartLoad {
+  __attribute__((always_inline)) P operator()(const float* p) const { return vload(p); }
+};
+
+// The first n lanes, zero in the others.
+struct PartLoadFirst {
+  std::int64_t n;
+
+  __attribute__((always_inline)) P operator()(const float* p) const { return vload_n(p, n); }
+};
+
 }  // namespace
 }  // namespace trine::kernels
