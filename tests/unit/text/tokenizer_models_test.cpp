@@ -112,8 +112,8 @@ TEST_P(PackagedModel, TokenizesAsTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, PackagedModel, testing::Values("smollm2-135m", "gemma3-270m"), [](const auto& info) {
-      return std::string(info.param).substr(0, std::string(info.param).find('-'));
+    All, PackagedModel, testing::Values("smollm2-135m", "gemma3-270m"), [](const auto& param_info) {
+      return std::string(param_info.param).substr(0, std::string(param_info.param).find('-'));
     });
 
 }  // namespace
