@@ -1,0 +1,119 @@
+// The in-process generation engine: requests in, token events out.
+//
+// A step is three verbs. schedule() decides which tokens of which sequences run, run() computes
+// their logits and draws, commit() is the only one that changes state: lengths, histories, texts,
+// finished requests. The first two can be repeated or thrown away without trace. Prompts are read
+// in chunks beside the decoding of others, within a budget of tokens per step. A request is
+// admitted, first come first served, when the pages of its longest possible course are free, so an
+// admitted request never runs out of pages. What a request answers does not depend on other
+// requests, chunks, threads or page placement (docs/numerics.md), only on the prompt, its
+// parameters and its seed. Thread rule: one thread (the engine role) calls everything; a request's
+// `cancel` flag may be set from any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/request.h"
+#include "kv/kv_cache.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+namespace trine {
+
+struct EngineOptions {
+  int num_threads = 0;  // 0 = one per usable core
+  DType kv_dtype = DType::kF16;
+  // Tokens a sequence may have. 0 = the model's, or less where its pages would take over half of
+  // the memory.
+  std::int32_t context_tokens = 0;
+  // Tokens the page pool holds, for all sequences together. 0 = four contexts, within half of the
+  // memory.
+  std::int64_t kv_tokens = 0;
+  std::int32_t step_tokens = 512;   // budget of a step
+  std::int32_t max_sequences = 64;  // answers in work at once
+  // Ids that end an answer; without a value those of the tokenizer and of the model's config.
+  std::optional<std::vector<std::int32_t>> eos_ids = std::nullopt;
+  // Bytes of weights that one decode step reads, for the statistics. 0 = unknown.
+  double weight_bytes_per_step = 0.0;
+  // Milliseconds on a clock that never goes back; the system's steady clock when empty.
+  std::function<double()> now_ms = {};
+};
+
+// What one step will compute. Indices refer to the engine's list of requests, which only commit()
+// changes.
+struct StepPlan {
+  struct Item {
+    std::size_t request_idx = 0;
+    std::int32_t answer = 0;
+    std::int32_t first = 0;  // position of the first token
+    std::int32_t count = 0;
+    bool wants_logits = false;  // the last known token is among them: a new one will be drawn
+  };
+
+  // One drawn token, filled by run().
+  struct Draw {
+    std::size_t request_idx = 0;
+    std::int32_t answer = 0;
+    std::int32_t token = -1;
+    sampling::Logprobs logprobs;
+    std::optional<Error> error;
+  };
+
+  std::vector<std::size_t> admitted;
+  std::vector<std::size_t> cancelled;
+  std::vector<Item> items;
+  std::vector<Draw> draws;  // the first num_draws are of this step
+  std::size_t num_draws = 0;
+  std::int32_t num_tokens = 0;
+  double started_ms = 0.0;
+  double finished_ms = 0.0;
+  std::optional<Error> error;  // the step failed as a whole
+};
+
+class Engine {
+ public:
+  // `tokenizer` may be null: then there is no text and no stop strings. Errors: invalid_argument
+  // for an option, exhausted when the page pool does not fit, those of ThreadTeam::create.
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model,
+                                                std::shared_ptr<const text::Tokenizer> tokenizer,
+                                                const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Checks the request and puts it in the queue. Errors: invalid_argument naming the field;
+  // exhausted when prompt and max_tokens pass the context or the pool, with the numbers.
+  Result<RequestId> submit(GenerationRequest request, EventCallback on_event);
+  // Ends the request at the next commit. Unknown ids (finished requests) are ignored.
+  void cancel(RequestId id);
+
+  // The next step; empty when nothing is to do.
+  const StepPlan& schedule();
+  // Computes it. An error of the model is kept in the plan, for commit() to report.
+  void run();
+  // Makes it so, and calls the events.
+  void commit();
+  // The three in a row. False when no request is left.
+  bool step();
+  // Steps until no request is left.
+  void run_to_end();
+
+  bool idle() const;
+  std::int32_t context_tokens() const;
+  int num_threads() const;
+  PagePool& pool();
+  const std::vector<std::int32_t>& eos_ids() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trine

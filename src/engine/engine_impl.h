@@ -1,0 +1,91 @@
+// The engine's inside, shared by its .cpp files: requests in work and what a step needs.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/stop_matcher.h"
+#include "ops/ops.h"
+#include "platform/thread_team.h"
+
+namespace trine {
+
+// One of a request's n answers.
+struct Answer {
+  explicit Answer(PagePool& pool) : kv(pool) {}
+
+  KvSequence kv;
+  sampling::TokenHistory history;
+  std::uint64_t seed = 0;
+  std::optional<text::StreamDecoder> decoder;
+  StopMatcher stops;
+  bool finished = false;
+
+  std::int32_t num_tokens() const { return static_cast<std::int32_t>(history.tokens().size()); }
+};
+
+struct Request {
+  RequestId id = 0;
+  GenerationRequest params;
+  EventCallback on_event;
+  std::optional<sampling::LogitsPipeline> pipeline;
+  std::vector<std::int32_t> stop_ids;  // all that end an answer, ascending
+  std::int32_t max_tokens = 0;
+  std::int64_t pages = 0;  // the most its answers can hold together
+  bool admitted = false;
+  bool fanned_out = false;  // answers 1.. have forked the prompt
+  bool cancel_asked = false;
+  std::vector<Answer> answers;
+  std::int32_t num_unfinished = 0;
+  RequestStats stats;
+  double submitted_ms = 0.0;
+  double started_ms = 0.0;
+  double first_token_ms = 0.0;
+
+  bool cancelled() const {
+    return cancel_asked ||
+           (params.cancel != nullptr && params.cancel->load(std::memory_order_relaxed));
+  }
+};
+
+struct Engine::Impl {
+  std::shared_ptr<const Model> model;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  EngineOptions options;
+  std::vector<std::int32_t> eos_ids;
+  std::int32_t vocab_size = 0;
+  std::unique_ptr<ThreadTeam> team;
+  std::optional<ops::Context> context;
+  std::unique_ptr<PagePool> pool;
+  std::unique_ptr<Model::Workspace> workspace;
+  std::vector<std::unique_ptr<Request>> requests;  // in order of arrival
+  RequestId next_id = 1;
+  StepPlan plan;
+  std::vector<Span> spans;
+  std::vector<float> logits;
+  sampling::Scratch scratch;
+  std::string text;  // of the event in work
+
+  double now_ms() const { return options.now_ms(); }
+
+  Result<std::unique_ptr<Request>> make_request(GenerationRequest params, EventCallback on_event);
+  Status check_request(const GenerationRequest& params) const;
+
+  Status run_forward();
+  void draw_tokens();
+  void draw_one(const Request& request, std::size_t request_idx, std::int32_t answer,
+                std::span<const float> row);
+
+  void fan_out(Request& request);
+  void commit_draw(const StepPlan::Draw& draw, bool first_of_request);
+  void commit_token(Request& request, const StepPlan::Draw& draw);
+  void end_answer(Request& request, std::int32_t answer_idx, FinishReason reason,
+                  const Error* error, TokenEvent event);
+  void end_request(Request& request, FinishReason reason, const Error* error);
+};
+
+}  // namespace trine

@@ -1,0 +1,87 @@
+// What a caller asks of the engine and what it gets back.
+// Thread rule: plain values.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "sampling/sampler.h"
+#include "sampling/sampling_params.h"
+
+namespace trine {
+
+using RequestId = std::uint64_t;
+
+struct GenerationRequest {
+  std::vector<std::int32_t> prompt = {};  // at least one token
+  sampling::SamplingParams sampling = {};
+  // Independent answers to one prompt. They share the prompt's pages; answer i draws with seed + i
+  // (mod 2^64), so it equals the only answer of a request with that seed.
+  std::int32_t n = 1;
+  // Without a number: to the end of the context.
+  std::optional<std::int32_t> max_tokens = std::nullopt;
+  // Texts that end an answer; not part of it unless include_stop. Before sampling.min_tokens tokens
+  // are out they do not count.
+  std::vector<std::string> stop = {};
+  bool include_stop = false;
+  // Tokens that end an answer, besides the model's own. Their text is shown with include_stop only.
+  std::vector<std::int32_t> stop_ids = {};
+  // The model's end tokens do not end the answer (benchmarks, fixed-length output).
+  bool ignore_eos = false;
+  // Leave control tokens out of the text.
+  bool skip_special = true;
+  // When not null: polled at every step; true ends the request as cancelled. Outlives the request.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+enum class FinishReason : std::uint8_t { kStop, kLength, kCancelled, kError };
+
+// "stop", "length", "cancelled", "error".
+std::string_view finish_reason_name(FinishReason reason);
+
+struct RequestStats {
+  std::uint64_t seed = 0;  // given or drawn
+  std::int32_t prompt_tokens = 0;
+  std::int32_t generated_tokens = 0;  // of all answers, end tokens included
+  double queue_ms = 0.0;              // submit to the first step with this request
+  double ttft_ms = 0.0;               // submit to the first token
+  double prefill_ms = 0.0;            // first step to the first token
+  double decode_ms = 0.0;             // first token to the last
+  std::int32_t decode_steps = 0;      // steps after the first token
+  double weight_bytes_per_step = 0.0;
+
+  double prefill_tokens_per_s() const;
+  // Tokens after each answer's first one, over decode_ms.
+  double decode_tokens_per_s() const;
+  // Weights read while decoding, in GB/s (10^9): what the machine's memory really delivered to the
+  // model.
+  double decode_gb_per_s() const;
+
+  std::int32_t num_answers = 0;
+};
+
+// One event per token, and one without a token when a request ends between tokens. Views are valid
+// during the call.
+struct TokenEvent {
+  RequestId request = 0;
+  std::int32_t answer = 0;  // [0, n)
+  std::int32_t token = -1;  // -1: no new token
+  std::string_view
+      text;  // what can be shown now; lags behind the tokens where a stop string may begin
+  const sampling::Logprobs* logprobs = nullptr;  // when asked for, with a token
+  std::optional<FinishReason> finish = {};       // set on the last event of an answer
+  std::string_view matched_stop = {};            // the stop string, for kStop by text
+  const Error* error = nullptr;                  // for kError
+  const RequestStats* stats = nullptr;           // on the last event of the request
+};
+
+// Runs on the engine thread inside commit(); may call submit() and cancel().
+using EventCallback = std::function<void(const TokenEvent&)>;
+
+}  // namespace trine

@@ -1,0 +1,255 @@
+// Creation of the engine and the way of a request into its queue.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include <unistd.h>
+
+#include "base/check.h"
+#include "engine/engine_impl.h"
+
+namespace trine {
+
+namespace {
+
+std::int64_t pages_for(std::int64_t tokens) {
+  return (tokens + kPageTokens - 1) / kPageTokens;
+}
+
+double steady_now_ms() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Status check_options(const EngineOptions& options, std::int32_t model_context) {
+  if (options.context_tokens < 0 || options.context_tokens > model_context) {
+    return fail(ErrorCode::kInvalidArgument,
+                "context_tokens is {}, must be in [0, {}] (the model's context)",
+                options.context_tokens, model_context);
+  }
+  if (options.kv_tokens < 0) {
+    return fail(ErrorCode::kInvalidArgument, "kv_tokens is {}, must be at least 0",
+                options.kv_tokens);
+  }
+  if (options.step_tokens < 1) {
+    return fail(ErrorCode::kInvalidArgument, "step_tokens is {}, must be at least 1",
+                options.step_tokens);
+  }
+  if (options.max_sequences < 1) {
+    return fail(ErrorCode::kInvalidArgument, "max_sequences is {}, must be at least 1",
+                options.max_sequences);
+  }
+  return {};
+}
+
+// Fills in the sizes that were left to us.
+Status choose_sizes(const KvGeometry& geometry, std::int32_t model_context,
+                    EngineOptions& options) {
+  const auto page_bytes = geometry.checked_page_bytes();
+  if (!page_bytes) {
+    return fail(ErrorCode::kInvalidArgument,
+                "kv_dtype {} cannot hold keys and values; F32, F16 and BF16 can",
+                dtype_info(geometry.dtype).name);
+  }
+  const std::int64_t half_memory =
+      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE) / 2;
+  const std::int64_t fitting = std::max<std::int64_t>(half_memory / *page_bytes, 1) * kPageTokens;
+  if (options.context_tokens == 0) {
+    const std::int64_t pool = options.kv_tokens > 0 ? options.kv_tokens : fitting;
+    options.context_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(model_context, pool));
+  }
+  if (options.kv_tokens == 0) {
+    options.kv_tokens = std::max<std::int64_t>(
+        options.context_tokens,
+        std::min<std::int64_t>(4 * std::int64_t{options.context_tokens}, fitting));
+  }
+  if (pages_for(options.kv_tokens) > std::numeric_limits<std::int32_t>::max()) {
+    return fail(ErrorCode::kInvalidArgument, "kv_tokens is {}, must be at most {}",
+                options.kv_tokens,
+                std::int64_t{std::numeric_limits<std::int32_t>::max()} * kPageTokens);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model,
+                                               std::shared_ptr<const text::Tokenizer> tokenizer,
+                                               const EngineOptions& options) {
+  TRINE_CHECK(model != nullptr);
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  if (!impl->options.now_ms) {
+    impl->options.now_ms = steady_now_ms;
+  }
+  const ModelConfig& config = model->config();
+  TRINE_TRY(check_options(options, config.context_length));
+  const KvGeometry geometry = model->kv_geometry(options.kv_dtype);
+  TRINE_TRY(choose_sizes(geometry, config.context_length, impl->options));
+  impl->vocab_size = config.vocab_size;
+  if (options.eos_ids) {
+    impl->eos_ids = *options.eos_ids;
+  } else {
+    impl->eos_ids = config.eos_ids;
+    if (tokenizer != nullptr) {
+      const auto ids = tokenizer->stop_ids();
+      impl->eos_ids.insert(impl->eos_ids.end(), ids.begin(), ids.end());
+    }
+  }
+  std::sort(impl->eos_ids.begin(), impl->eos_ids.end());
+  impl->eos_ids.erase(std::unique(impl->eos_ids.begin(), impl->eos_ids.end()), impl->eos_ids.end());
+  TRINE_TRY_ASSIGN(impl->team, ThreadTeam::create(options.num_threads));
+  impl->context.emplace(*impl->team);
+  TRINE_TRY_ASSIGN(
+      impl->pool,
+      PagePool::create(geometry, static_cast<std::int32_t>(pages_for(impl->options.kv_tokens))));
+  impl->workspace = model->make_workspace();
+  impl->model = std::move(model);
+  impl->tokenizer = std::move(tokenizer);
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Engine::~Engine() = default;
+
+std::int32_t Engine::context_tokens() const {
+  return impl_->options.context_tokens;
+}
+
+int Engine::num_threads() const {
+  return impl_->team->num_threads();
+}
+
+PagePool& Engine::pool() {
+  return *impl_->pool;
+}
+
+const std::vector<std::int32_t>& Engine::eos_ids() const {
+  return impl_->eos_ids;
+}
+
+bool Engine::idle() const {
+  return impl_->requests.empty();
+}
+
+Status Engine::Impl::check_request(const GenerationRequest& params) const {
+  if (params.prompt.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "prompt has no tokens, at least one needed");
+  }
+  for (std::size_t i = 0; i < params.prompt.size(); ++i) {
+    if (params.prompt[i] < 0 || params.prompt[i] >= vocab_size) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "prompt: token {} at position {} is not in the vocabulary [0, {})",
+                  params.prompt[i], i, vocab_size);
+    }
+  }
+  if (params.n < 1 || params.n > options.max_sequences) {
+    return fail(ErrorCode::kInvalidArgument, "n is {}, must be in [1, {}]", params.n,
+                options.max_sequences);
+  }
+  if (params.max_tokens && *params.max_tokens < 1) {
+    return fail(ErrorCode::kInvalidArgument, "max_tokens is {}, must be at least 1",
+                *params.max_tokens);
+  }
+  const auto prompt_tokens = static_cast<std::int64_t>(params.prompt.size());
+  const std::int64_t max_tokens = params.max_tokens.value_or(1);
+  if (prompt_tokens + max_tokens > options.context_tokens) {
+    return fail(
+        ErrorCode::kExhausted,
+        "{} prompt tokens and {} max_tokens need {} tokens, the context holds {}; shorten the "
+        "prompt, lower max_tokens or raise the context",
+        prompt_tokens, max_tokens, prompt_tokens + max_tokens, options.context_tokens);
+  }
+  if (params.max_tokens && params.sampling.min_tokens > *params.max_tokens) {
+    return fail(ErrorCode::kInvalidArgument, "min_tokens is {}, must be at most max_tokens ({})",
+                params.sampling.min_tokens, *params.max_tokens);
+  }
+  for (std::size_t i = 0; i < params.stop.size(); ++i) {
+    if (params.stop[i].empty()) {
+      return fail(ErrorCode::kInvalidArgument, "stop[{}] is empty, at least one character needed",
+                  i);
+    }
+  }
+  if (!params.stop.empty() && tokenizer == nullptr) {
+    return fail(ErrorCode::kInvalidArgument,
+                "stop: this model has no tokenizer, so it has no text to stop at");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest params,
+                                                            EventCallback on_event) {
+  TRINE_TRY(check_request(params));
+  auto request = std::make_unique<Request>();
+  request->stop_ids = params.stop_ids;
+  if (!params.ignore_eos) {
+    request->stop_ids.insert(request->stop_ids.end(), eos_ids.begin(), eos_ids.end());
+  }
+  std::sort(request->stop_ids.begin(), request->stop_ids.end());
+  TRINE_TRY_ASSIGN(request->pipeline, sampling::LogitsPipeline::create(params.sampling, vocab_size,
+                                                                       request->stop_ids));
+  const auto prompt_tokens = static_cast<std::int32_t>(params.prompt.size());
+  request->max_tokens = params.max_tokens.value_or(options.context_tokens - prompt_tokens);
+  // Whole pages of the prompt are shared, the rest belongs to each answer.
+  const std::int64_t shared = prompt_tokens / kPageTokens;
+  request->pages =
+      shared + params.n * (pages_for(std::int64_t{prompt_tokens} + request->max_tokens) - shared);
+  if (request->pages > pool->num_pages()) {
+    return fail(
+        ErrorCode::kExhausted,
+        "{} answers of {} prompt tokens and up to {} more need {} pages of kv cache, there are {}; "
+        "lower n or max_tokens, or raise kv_tokens",
+        params.n, prompt_tokens, request->max_tokens, request->pages, pool->num_pages());
+  }
+  std::uint64_t seed = 0;
+  if (params.sampling.seed) {
+    seed = *params.sampling.seed;
+  } else {
+    TRINE_TRY_ASSIGN(seed, sampling::random_seed());
+  }
+  request->answers.reserve(static_cast<std::size_t>(params.n));
+  for (std::int32_t i = 0; i < params.n; ++i) {
+    Answer& answer = request->answers.emplace_back(*pool);
+    answer.seed = seed + static_cast<std::uint64_t>(i);
+    answer.history.reset(params.prompt, vocab_size, request->pipeline->needs_counts(),
+                         request->max_tokens);
+    answer.stops = StopMatcher(params.stop, params.include_stop);
+    if (tokenizer != nullptr) {
+      answer.decoder.emplace(tokenizer, params.skip_special);
+      // The answer's text is what it adds to the prompt: a first token's leading space is kept. The
+      // token is in the vocabulary, and its own text was the prompt's.
+      (void)answer.decoder->push(params.prompt.back());
+    }
+  }
+  request->answers.front().kv.reserve_table(prompt_tokens + request->max_tokens);
+  request->num_unfinished = params.n;
+  request->stats = {.seed = seed,
+                    .prompt_tokens = prompt_tokens,
+                    .weight_bytes_per_step = options.weight_bytes_per_step,
+                    .num_answers = params.n};
+  request->submitted_ms = now_ms();
+  request->on_event = std::move(on_event);
+  request->params = std::move(params);
+  return request;
+}
+
+Result<RequestId> Engine::submit(GenerationRequest params, EventCallback on_event) {
+  TRINE_TRY_ASSIGN(auto request, impl_->make_request(std::move(params), std::move(on_event)));
+  request->id = impl_->next_id++;
+  const RequestId id = request->id;
+  impl_->requests.push_back(std::move(request));
+  return id;
+}
+
+void Engine::cancel(RequestId id) {
+  for (const auto& request : impl_->requests) {
+    if (request->id == id) {
+      request->cancel_asked = true;
+    }
+  }
+}
+
+}  // namespace trine
