@@ -2,6 +2,7 @@
 // reference.
 #include "kernels/dequant.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -138,7 +139,7 @@ TEST_P(DequantLevels, GiveTheBitsOfTheReference) {
     const auto bytes = random_bytes(
         size, static_cast<std::uint32_t>(100 * row) + static_cast<std::uint32_t>(blocks));
     const auto input = std::make_unique<std::byte[]>(size);
-    std::memcpy(input.get(), bytes.data(), size);
+    std::ranges::copy(bytes, input.get());
     std::vector<float> expected(static_cast<std::size_t>(elems));
     kernels::kDequantScalar.row[row](input.get(), expected.data(), elems);
     for (const IsaLevel level : usable_levels()) {
