@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kEscapedSpace = "\xe2\x96\x81";  // U+2581
 // A Replace step may make text longer; this bounds what a hostile file can make of it.
-constexpr std::size_t kMaxText = std::size_t{1} << 30;
+constexpr std::size_t kMaxText = std::size_t{1} << 28;
 constexpr int kMaxNesting = 8;
 
 Status check_size(std::size_t size) {

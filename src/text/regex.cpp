@@ -1,6 +1,7 @@
 #include "text/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -11,7 +12,11 @@ namespace trine::text {
 namespace {
 
 constexpr std::size_t kMaxPatternBytes = 16384;
-constexpr std::uint32_t kMatchLimit = 10'000'000;
+// Steps of one attempt: enough for a possessive-free run over the whole text, little enough for
+// small texts to fail fast.
+constexpr std::size_t kMatchLimitMax = 10'000'000;
+constexpr std::size_t kMatchLimitBase = 100'000;
+constexpr std::size_t kMatchLimitPerByte = 8;
 constexpr std::uint32_t kDepthLimit = 100'000;
 constexpr std::uint32_t kHeapLimitKib = 65536;
 constexpr std::size_t kJitStackMax = std::size_t{8} << 20;
@@ -312,7 +317,9 @@ class PcreRegex final : public Regex {
     if (!data || !context || (jit_ && !stack)) {
       return fail(ErrorCode::kExhausted, "out of memory for a regular expression");
     }
-    pcre2_set_match_limit(context.get(), kMatchLimit);
+    pcre2_set_match_limit(context.get(),
+                          static_cast<std::uint32_t>(std::min(
+                              kMatchLimitMax, kMatchLimitBase + kMatchLimitPerByte * text.size())));
     pcre2_set_depth_limit(context.get(), kDepthLimit);
     pcre2_set_heap_limit(context.get(), kHeapLimitKib);
     if (jit_) {

@@ -11,7 +11,7 @@
 namespace trine::text {
 namespace {
 
-constexpr std::size_t kMaxText = std::size_t{1} << 30;
+constexpr std::size_t kMaxText = std::size_t{1} << 28;
 
 // Control tokens that end a turn or a text, by the names that chat models give them.
 constexpr std::array<std::string_view, 18> kStopNames{
