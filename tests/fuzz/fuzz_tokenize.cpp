@@ -29,7 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!valid) {
       continue;
     }
-    if (list == &exact && tokenizer->decode(*ids, false).value() != text) {
+    // The last two write a space as U+2581, so a U+2581 of the text comes back as a space.
+    const bool escapes =
+        data[0] % list->size() >= 5 && text.find("\xe2\x96\x81") != std::string::npos;
+    if (list == &exact && !escapes && tokenizer->decode(*ids, false).value() != text) {
       __builtin_trap();
     }
     std::size_t cut = data[1] % (text.size() + 1);
