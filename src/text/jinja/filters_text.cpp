@@ -140,10 +140,6 @@ Result<Value> filter_indent(Heap& heap, const Value& input, CallArgs& args) {
 Result<Value> filter_truncate(Heap& heap, const Value& input, CallArgs& args) {
   TRINE_TRY_ASSIGN(const auto a,
                    bind("truncate", args, {"length", "killwords", "end", "leeway"}, 0));
-  if (!input.is_string()) {
-    return input.is_undefined() ? Result<Value>(undefined_error(input))
-                                : type_error("truncate needs text, not {}", kind_name(input));
-  }
   TRINE_TRY_ASSIGN(const std::int64_t size, int_arg(a[0], 255));
   const bool default_leeway = a[3] == nullptr || a[3]->is(Kind::kNone);
   TRINE_TRY_ASSIGN(const std::int64_t leeway,
@@ -152,16 +148,18 @@ Result<Value> filter_truncate(Heap& heap, const Value& input, CallArgs& args) {
   if (!end.is_string()) {
     return type_error("the end of truncate must be text");
   }
-  const Str& s = *input.str;
   const auto end_size = static_cast<std::int64_t>(end.str->num_chars);
   if (size < end_size || leeway < 0) {
-    return type_error("truncate needs a length of at least {} and a leeway of at least 0",
-                      end_size);
+    return type_error("truncate needs a length of at least {} and a leeway of at least 0", end_size);
   }
-  const auto chars = static_cast<std::int64_t>(s.num_chars);
+  TRINE_TRY_ASSIGN(const std::int64_t chars, length(input));
   if (chars <= size || chars - size <= leeway) {
     return input;
   }
+  if (!input.is_string()) {
+    return type_error("truncate needs text, not {}", kind_name(input));
+  }
+  const Str& s = *input.str;
   std::size_t cut = byte_offset(s, static_cast<std::size_t>(size - end_size));
   if (a[1] == nullptr || !truthy(*a[1])) {
     const std::size_t space = std::string_view(s.text).substr(0, cut).rfind(' ');
@@ -257,24 +255,46 @@ Result<Value> filter_tojson(Heap& heap, const Value& input, CallArgs& args) {
   return out.value();
 }
 
-Result<Value> filter_urlencode(Heap& heap, const Value& input, CallArgs& args) {
-  TRINE_TRY(bind("urlencode", args, {}, 0));
-  if (!input.is_string() && is_iterable(input)) {
-    return fail(ErrorCode::kUnsupported, "urlencode of a {} is not supported, give it text",
-                kind_name(input));
-  }
-  TRINE_TRY_ASSIGN(const Str* s, to_str(heap, input));
+Status add_url_quoted(Heap& heap, StrBuilder& out, const Value& v, bool query) {
+  TRINE_TRY_ASSIGN(const Str* s, to_str(heap, v));
   TRINE_TRY(heap.text_work(s->text.size() * 4));
-  StrBuilder out(heap);
   for (std::size_t i = 0; i < s->text.size(); ++i) {
     const char c = s->text[i];
     const bool plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') ||
-                       std::string_view("_.-~/").find(c) != std::string_view::npos;
+                       std::string_view(query ? "_.-~" : "_.-~/").find(c) != std::string_view::npos;
     if (plain) {
       out.add(*s, i, i + 1);
+    } else if (c == ' ' && query) {
+      out.add("+", s->user_at(i));
     } else {
       out.add(fmt::format("%{:02X}", static_cast<unsigned char>(c)), s->user_at(i));
     }
+  }
+  return out.check();
+}
+
+Result<Value> filter_urlencode(Heap& heap, const Value& input, CallArgs& args) {
+  TRINE_TRY(bind("urlencode", args, {}, 0));
+  StrBuilder out(heap);
+  if (input.is_string() || !is_iterable(input)) {
+    TRINE_TRY(add_url_quoted(heap, out, input, false));
+    return out.value();
+  }
+  Value pairs = input;
+  if (input.is(Kind::kDict)) {
+    CallArgs none;
+    TRINE_TRY_ASSIGN(pairs, find_method(input, "items")(heap, input, none));
+  }
+  TRINE_TRY_ASSIGN(const auto items, iterate(heap, pairs));
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    TRINE_TRY_ASSIGN(const auto pair, iterate(heap, items[i]));
+    if (pair.size() != 2) {
+      return type_error("urlencode needs text, a mapping or pairs");
+    }
+    out.add(i > 0 ? "&" : "", false);
+    TRINE_TRY(add_url_quoted(heap, out, pair[0], true));
+    out.add("=", false);
+    TRINE_TRY(add_url_quoted(heap, out, pair[1], true));
   }
   return out.value();
 }

@@ -383,7 +383,7 @@ Result<Value> str_partition(Heap& heap, const Value& self, Args& args) {
   TRINE_TRY(heap.text_work(self.str->text.size()));
   const std::string_view text = self.str->text;
   const std::size_t hit = from_right ? rfind_text(text, sep->text) : find_text(text, sep->text);
-  TRINE_TRY_ASSIGN(Value empty, heap.string(""));
+  TRINE_TRY_ASSIGN(Value empty, substring(heap, *self.str, 0, 0));
   if (hit == std::string_view::npos) {
     return from_right ? heap.list({empty, empty, self}, false, true)
                       : heap.list({self, empty, empty}, false, true);
@@ -470,7 +470,8 @@ Result<std::size_t> find_in_list(Heap& heap, const std::vector<Value>& items, co
 
 Result<Value> list_index(Heap& heap, const Value& self, Args& args) {
   TRINE_TRY_ASSIGN(const auto a, bind("index", args, {"item"}, 1));
-  TRINE_TRY_ASSIGN(const std::size_t i, find_in_list(heap, self.list->items, *a[0]));
+  TRINE_TRY_ASSIGN(const auto items, iterate(heap, self));
+  TRINE_TRY_ASSIGN(const std::size_t i, find_in_list(heap, items, *a[0]));
   if (i == kNotFound) {
     return type_error("index(): the item is not in the list");
   }
@@ -489,8 +490,9 @@ Result<Value> list_remove(Heap& heap, const Value& self, Args& args) {
 
 Result<Value> list_count(Heap& heap, const Value& self, Args& args) {
   TRINE_TRY_ASSIGN(const auto a, bind("count", args, {"item"}, 1));
+  TRINE_TRY_ASSIGN(const auto items, iterate(heap, self));
   std::int64_t n = 0;
-  for (const Value& item : self.list->items) {
+  for (const Value& item : items) {
     TRINE_TRY_ASSIGN(const bool same, equals(heap, item, *a[0]));
     n += same ? 1 : 0;
   }
@@ -683,6 +685,7 @@ BuiltinFn find_method(const Value& self, std::string_view name) {
     case Kind::kList:
       return find_in(kListMethods, name);
     case Kind::kTuple:
+    case Kind::kRange:
       return find_in(kTupleMethods, name);
     case Kind::kDict:
       return find_in(kDictMethods, name);

@@ -459,16 +459,17 @@ namespace {
 
 struct Bounds {
   std::int64_t start = 0;
+  std::int64_t stop = 0;
   std::int64_t step = 1;
   std::int64_t count = 0;
 };
 
 // Python's slice.indices().
-Result<std::optional<Bounds>> resolve_slice(const std::array<Value, 3>& bounds, std::int64_t n) {
+Result<Bounds> resolve_slice(const std::array<Value, 3>& bounds, std::int64_t n) {
   const auto absent = [](const Value& v) { return v.is(Kind::kNone); };
   for (const Value& v : bounds) {
     if (!absent(v) && !v.is_integral()) {
-      return std::optional<Bounds>();
+      return type_error("slice bounds must be integers or none, not {}", kind_name(v));
     }
   }
   Bounds b;
@@ -487,11 +488,11 @@ Result<std::optional<Bounds>> resolve_slice(const std::array<Value, 3>& bounds, 
     return std::clamp(i < 0 ? i + n : i, low, high);
   };
   b.start = clamp(bounds[0], b.step < 0 ? high : low);
-  const std::int64_t stop = clamp(bounds[1], b.step < 0 ? low : high);
-  const std::int64_t span = b.step > 0 ? stop - b.start : b.start - stop;
+  b.stop = clamp(bounds[1], b.step < 0 ? low : high);
+  const std::int64_t span = b.step > 0 ? b.stop - b.start : b.start - b.stop;
   const std::int64_t stride = b.step > 0 ? b.step : -b.step;
   b.count = span > 0 ? (span - 1) / stride + 1 : 0;
-  return std::optional<Bounds>(b);
+  return b;
 }
 
 Result<Value> slice_text(Heap& heap, const Str& s, const Bounds& b) {
@@ -526,27 +527,29 @@ Result<Value> get_slice(Heap& heap, const Value& obj, const std::array<Value, 3>
   const bool sliceable =
       obj.is_string() || obj.is(Kind::kList) || obj.is(Kind::kTuple) || obj.is(Kind::kRange);
   if (!sliceable) {
-    return heap.undefined(fmt::format("a {} cannot be sliced", kind_name(obj)));
+    return type_error("a {} cannot be sliced", kind_name(obj));
   }
   TRINE_TRY_ASSIGN(const std::int64_t n, length(obj));
-  TRINE_TRY_ASSIGN(const std::optional<Bounds> resolved, resolve_slice(bounds, n));
-  if (!resolved.has_value()) {
-    return heap.undefined("slice bounds must be integers");
-  }
-  const Bounds& b = *resolved;
+  TRINE_TRY_ASSIGN(const Bounds b, resolve_slice(bounds, n));
   if (obj.is_string()) {
     return slice_text(heap, *obj.str, b);
   }
   TRINE_TRY(heap.step(b.count / 8));
   if (obj.is(Kind::kRange)) {
     Range* r = heap.make<Range>();
-    // With more than one element the step is within the range's length, so nothing overflows below.
-    const std::int64_t step = b.count > 1 ? b.step : 1;
-    r->start = obj.range->at(b.start);
-    r->step = obj.range->step * step;
-    if (__builtin_mul_overflow(r->step, b.count, &r->stop) ||
-        __builtin_add_overflow(r->stop, r->start, &r->stop)) {
-      r->stop = r->step > 0 ? INT64_MAX : INT64_MIN;
+    // With more than one element the step is within the range's length, so nothing overflows in its use.
+    const auto saturated = [&](std::int64_t index) {
+      std::int64_t v = 0;
+      if (__builtin_mul_overflow(index, obj.range->step, &v) ||
+          __builtin_add_overflow(v, obj.range->start, &v)) {
+        return (index > 0) == (obj.range->step > 0) ? INT64_MAX : INT64_MIN;
+      }
+      return v;
+    };
+    r->start = saturated(b.start);
+    r->stop = saturated(b.stop);
+    if (__builtin_mul_overflow(obj.range->step, b.step, &r->step)) {
+      r->step = (obj.range->step > 0) == (b.step > 0) ? INT64_MAX : -INT64_MAX;
     }
     r->size = b.count;
     r->user = obj.range->user;

@@ -70,7 +70,8 @@ void for_each_char(const Str& s, F f) {
     while (s.runs[run].end <= start) {
       ++run;
     }
-    f(next_code_point(s.text, pos), start, pos, s.runs[run].user);
+    const char32_t c = next_code_point(s.text, pos);
+    f(c, start, pos, s.runs[run].user);
   }
 }
 

@@ -210,6 +210,9 @@ Result<Value> global_dict(Heap& heap, const Value&, CallArgs& args) {
       TRINE_TRY(dict_set(heap, *d, key, value));
     }
   } else if (!args.pos.empty()) {
+    if (args.pos[0].is_undefined()) {
+      return undefined_error(args.pos[0]);
+    }
     TRINE_TRY_ASSIGN(const auto pairs, iterate(heap, args.pos[0]));
     for (const Value& pair : pairs) {
       TRINE_TRY_ASSIGN(const auto two, iterate(heap, pair));

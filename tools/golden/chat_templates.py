@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/chat_templates/: conversations rendered by the transformers package, and random templates.
+
+Run with the Python of the golden venv:
+    python tools/golden/chat_templates.py
+Templates come from tests/golden/chat_templates/templates/*.jinja. The clock is fixed.
+"""
+import datetime
+import json
+import os
+import re
+import sys
+
+import transformers.utils.chat_template_utils as ctu
+from chat_templates_contexts import CONVERSATIONS
+from chat_templates_random import CONTEXTS, Gen
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "golden", "chat_templates")
+NOW = datetime.datetime(2025, 7, 28, 9, 5, 3)
+NUM_RANDOM = int(os.environ.get("NUM_RANDOM", "3000"))
+SEED = int(os.environ.get("SEED", "20250728"))
+
+
+class FixedClock(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return NOW
+
+
+ctu.datetime = FixedClock
+# Texts that depend on addresses, or on integers beyond 64 bits: documented differences.
+UNSTABLE = re.compile(r" object at 0x|<built-in|<function|<bound|<generator|LoopContext|\d{19}|<transformers|<class")
+
+
+def render(template, messages, tools, extra, add_generation_prompt):
+    try:
+        chat = ctu._normalize_chat_messages(messages)
+        rendered, _ = ctu.render_jinja_template(
+            conversations=[chat], tools=tools, chat_template=template, add_generation_prompt=add_generation_prompt,
+            **{"bos_token": "<s>", "eos_token": "</s>", **extra})
+        return rendered[0]
+    except Exception as error:  # any failure counts as an error, whatever its kind
+        if isinstance(error, (MemoryError, KeyboardInterrupt)):
+            raise
+        return None
+
+
+def conversations():
+    out = []
+    folder = os.path.join(HERE, "templates")
+    for name in sorted(os.listdir(folder)):
+        source = open(os.path.join(folder, name), encoding="utf-8", newline="").read()
+        for case_name, case in CONVERSATIONS.items():
+            for prompt in (True, False):
+                text = render(source, case["messages"], case.get("tools"), case.get("extra", {}), prompt)
+                out.append({"template": name, "conversation": case_name, "prompt": prompt, "text": text})
+    return out
+
+
+def random_cases():
+    out = []
+    errors = 0
+    seed = SEED
+    seen = set()
+    while len(out) < NUM_RANDOM:
+        seed += 1
+        template = Gen(seed).template()
+        which = seed % len(CONTEXTS)
+        if template in seen or len(template) > 400:
+            continue
+        seen.add(template)
+        text = render(template, [], None, CONTEXTS[which], True)
+        if text is None:
+            if errors > NUM_RANDOM // 4:
+                continue
+            errors += 1
+        elif len(text) > 600 or UNSTABLE.search(text):
+            continue
+        elif re.search(r"\d{18}", template):
+            continue
+        out.append([which, template, text])
+    return out
+
+
+def main():
+    dump = lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    with open(os.path.join(HERE, "conversations.json"), "w", encoding="utf-8") as f:
+        f.write('{"conversations":' + dump(CONVERSATIONS) + ',\n"cases":[\n')
+        f.write(",\n".join(dump(c) for c in conversations()) + "\n]}\n")
+    with open(os.path.join(HERE, "random.json"), "w", encoding="utf-8") as f:
+        f.write('{"contexts":' + dump(CONTEXTS) + ',\n"cases":[\n')
+        f.write(",\n".join(dump(c) for c in random_cases()) + "\n]}\n")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    main()
