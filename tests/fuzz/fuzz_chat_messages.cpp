@@ -1,9 +1,10 @@
-// Any JSON conversation through fixed templates: no crash, and the joined parts hold no control token in a user part's
-// place: what is not from the user is a fixed vocabulary of template texts.
+// Any JSON conversation through fixed templates: no crash, and the joined parts hold no control
+// token in a user part's place: what is not from the user is a fixed vocabulary of template texts.
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -14,18 +15,28 @@ namespace {
 using trine::text::ChatTemplate;
 
 constexpr std::array<const char*, 4> kTemplates = {
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' "
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
+    "+ '<|im_end|>' + '\\n' "
     "}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
-    "{% if tools %}{% for tool in tools %}{{ tool | tojson(indent=2) }}\\n{% endfor %}{% endif %}{% for m in messages "
-    "%}[{{ m.role|upper }}]{% if m.content is string %}{{ m.content|trim|replace('a', '<a>')|indent(2) }}{% else %}{% for "
-    "p in m.content %}{{ p.text or p.type }}{% endfor %}{% endif %}{% for c in m.tool_calls %}{{ c.function.name }}({% for "
-    "k, v in c.function.arguments|items %}{{ k }}={{ v }}{{ ', ' if not loop.last }}{% endfor %}){% endfor %}{% endfor %}",
-    "{% set ns = namespace(last='', n=0) %}{% for m in messages|reverse %}{% set ns.last = m.content ~ ns.last %}{% if "
+    "{% if tools %}{% for tool in tools %}{{ tool | tojson(indent=2) }}\\n{% endfor %}{% endif "
+    "%}{% for m in messages "
+    "%}[{{ m.role|upper }}]{% if m.content is string %}{{ m.content|trim|replace('a', "
+    "'<a>')|indent(2) }}{% else %}{% for "
+    "p in m.content %}{{ p.text or p.type }}{% endfor %}{% endif %}{% for c in m.tool_calls %}{{ "
+    "c.function.name }}({% for "
+    "k, v in c.function.arguments|items %}{{ k }}={{ v }}{{ ', ' if not loop.last }}{% endfor "
+    "%}){% endfor %}{% endfor %}",
+    "{% set ns = namespace(last='', n=0) %}{% for m in messages|reverse %}{% set ns.last = "
+    "m.content ~ ns.last %}{% if "
     "m.role == 'user' and m.content.split('</think>')|length > 1 %}{% set ns.n = ns.n + 1 %}{{ "
-    "m.content.split('</think>')[-1].lstrip('\\n') }}{% endif %}{% endfor %}{{ ns.last[::-1]|title }}{{ ns.n }}",
-    "{% macro show(x, d) %}{% if x is mapping %}{% for k, v in x|dictsort %}{{ k }}:{{ show(v, d + 1) }}{% endfor %}{% "
-    "elif x is string %}{{ '%s' % x }}{% elif x is iterable %}{{ x|map('string')|join(',') }}{% else %}{{ x }}{% endif "
-    "%}{% endmacro %}{{ show(messages[0], 0) }}{{ messages|tojson }}{{ messages }}{{ show(tools, 0) }}"};
+    "m.content.split('</think>')[-1].lstrip('\\n') }}{% endif %}{% endfor %}{{ ns.last[::-1]|title "
+    "}}{{ ns.n }}",
+    "{% macro show(x, d) %}{% if x is mapping %}{% for k, v in x|dictsort %}{{ k }}:{{ show(v, d + "
+    "1) }}{% endfor %}{% "
+    "elif x is string %}{{ '%s' % x }}{% elif x is iterable %}{{ x|map('string')|join(',') }}{% "
+    "else %}{{ x }}{% endif "
+    "%}{% endmacro %}{{ show(messages[0], 0) }}{{ messages|tojson }}{{ messages }}{{ show(tools, "
+    "0) }}"};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
-// Any template text either renders or gives an error within small limits; what the user sent stays marked as the user's.
+// Any template text either renders or gives an error within small limits; what the user sent stays
+// marked as the user's.
 #include <cstddef>
 #include <cstdint>
+
 #include <nlohmann/json.hpp>
 
 #include "text/jinja/evaluator.h"
@@ -23,7 +25,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!ast.has_value()) {
     return 0;
   }
-  Heap heap({.steps = 50'000, .heap_bytes = std::size_t{4} << 20, .output_bytes = std::size_t{1} << 18, .depth = 200, .range = 1000});
+  Heap heap({.steps = 50'000,
+             .heap_bytes = std::size_t{4} << 20,
+             .output_bytes = std::size_t{1} << 18,
+             .depth = 200,
+             .range = 1000});
   Variables variables;
   for (const auto& [name, value] : json.items()) {
     auto converted = from_json(heap, value);
@@ -36,7 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!text.has_value()) {
     return 0;
   }
-  // Runs cover the text, alternate, and every snowman is the user's unless the template has one itself.
+  // Runs cover the text, alternate, and every snowman is the user's unless the template has one
+  // itself.
   const Str& out = **text;
   std::size_t end = 0;
   for (std::size_t i = 0; i < out.runs.size(); ++i) {
@@ -49,9 +56,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     __builtin_trap();
   }
   // A template can write one with an escape or a format, so only plain templates are held to it.
-  if (source.find("\xE2\x98\x83") == std::string_view::npos && source.find('\\') == std::string_view::npos &&
-      source.find("%") == std::string_view::npos) {
-    for (std::size_t at = out.text.find("\xE2\x98\x83"); at != std::string::npos; at = out.text.find("\xE2\x98\x83", at + 1)) {
+  if (source.find("\xE2\x98\x83") == std::string_view::npos &&
+      source.find('\\') == std::string_view::npos && source.find("%") == std::string_view::npos) {
+    for (std::size_t at = out.text.find("\xE2\x98\x83"); at != std::string::npos;
+         at = out.text.find("\xE2\x98\x83", at + 1)) {
       if (!out.user_at(at)) {
         __builtin_trap();
       }

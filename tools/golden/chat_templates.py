@@ -2,7 +2,8 @@
 """Writes tests/golden/chat_templates/: conversations rendered by the transformers package, and random templates.
 
 Run with the Python of the golden venv:
-    python tools/golden/chat_templates.py
+    python tools/golden/chat_templates.py [--conversations]
+--conversations leaves the random set as it is.
 Templates come from tests/golden/chat_templates/templates/*.jinja. The clock is fixed.
 """
 import datetime
@@ -51,7 +52,7 @@ def conversations():
     for name in sorted(os.listdir(folder)):
         source = open(os.path.join(folder, name), encoding="utf-8", newline="").read()
         for case_name, case in CONVERSATIONS.items():
-            for prompt in (True, False):
+            for prompt in (True, False) if case_name in ("rounds", "tool_round") else (True,):
                 text = render(source, case["messages"], case.get("tools"), case.get("extra", {}), prompt)
                 out.append({"template": name, "conversation": case_name, "prompt": prompt, "text": text})
     return out
@@ -87,6 +88,8 @@ def main():
     with open(os.path.join(HERE, "conversations.json"), "w", encoding="utf-8") as f:
         f.write('{"conversations":' + dump(CONVERSATIONS) + ',\n"cases":[\n')
         f.write(",\n".join(dump(c) for c in conversations()) + "\n]}\n")
+    if "--conversations" in sys.argv:
+        return
     with open(os.path.join(HERE, "random.json"), "w", encoding="utf-8") as f:
         f.write('{"contexts":' + dump(CONTEXTS) + ',\n"cases":[\n')
         f.write(",\n".join(dump(c) for c in random_cases()) + "\n]}\n")

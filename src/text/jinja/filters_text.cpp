@@ -150,7 +150,8 @@ Result<Value> filter_truncate(Heap& heap, const Value& input, CallArgs& args) {
   }
   const auto end_size = static_cast<std::int64_t>(end.str->num_chars);
   if (size < end_size || leeway < 0) {
-    return type_error("truncate needs a length of at least {} and a leeway of at least 0", end_size);
+    return type_error("truncate needs a length of at least {} and a leeway of at least 0",
+                      end_size);
   }
   TRINE_TRY_ASSIGN(const std::int64_t chars, length(input));
   if (chars <= size || chars - size <= leeway) {

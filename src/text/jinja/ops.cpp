@@ -537,7 +537,8 @@ Result<Value> get_slice(Heap& heap, const Value& obj, const std::array<Value, 3>
   TRINE_TRY(heap.step(b.count / 8));
   if (obj.is(Kind::kRange)) {
     Range* r = heap.make<Range>();
-    // With more than one element the step is within the range's length, so nothing overflows in its use.
+    // With more than one element the step is within the range's length, so nothing overflows in its
+    // use.
     const auto saturated = [&](std::int64_t index) {
       std::int64_t v = 0;
       if (__builtin_mul_overflow(index, obj.range->step, &v) ||

@@ -1,11 +1,11 @@
 // Goldens of tools/golden/chat_templates.py: what the transformers package renders, we render.
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "text/chat_template.h"
 
@@ -15,7 +15,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string read_file(const std::string& name) {
-  std::ifstream file(std::string(TRINE_SOURCE_DIR "/tests/golden/chat_templates/") + name, std::ios::binary);
+  std::ifstream file(std::string(TRINE_SOURCE_DIR "/tests/golden/chat_templates/") + name,
+                     std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
@@ -29,8 +30,8 @@ std::string joined(const std::vector<TextPart>& parts) {
   return text;
 }
 
-Result<std::string> render(std::string_view source, const Json& messages, const Json& tools, const Json& extra,
-                           bool prompt) {
+Result<std::string> render(std::string_view source, const Json& messages, const Json& tools,
+                           const Json& extra, bool prompt) {
   TRINE_TRY_ASSIGN(const auto parsed, ChatTemplate::parse(source));
   ChatTemplateInput input;
   input.messages = &messages;
@@ -50,9 +51,12 @@ std::string difference(const Result<std::string>& ours, const Json& golden) {
     return ours.has_value() ? "renders <" + *ours + ">, an error is expected" : "";
   }
   if (!ours.has_value()) {
-    return "fails with <" + ours.error().message + ">, expected <" + golden.get<std::string>() + ">";
+    return "fails with <" + ours.error().message + ">, expected <" + golden.get<std::string>() +
+           ">";
   }
-  return *ours == golden.get<std::string>() ? "" : "gives <" + *ours + ">, expected <" + golden.get<std::string>() + ">";
+  return *ours == golden.get<std::string>()
+             ? ""
+             : "gives <" + *ours + ">, expected <" + golden.get<std::string>() + ">";
 }
 
 TEST(ChatTemplateGolden, Conversations) {
@@ -64,8 +68,9 @@ TEST(ChatTemplateGolden, Conversations) {
       sources[name] = read_file("templates/" + name);
     }
     const Json& conversation = golden["conversations"][c["conversation"].get<std::string>()];
-    const auto ours = render(sources[name], conversation["messages"], conversation.value("tools", Json()),
-                             conversation.value("extra", Json()), c["prompt"].get<bool>());
+    const auto ours =
+        render(sources[name], conversation["messages"], conversation.value("tools", Json()),
+               conversation.value("extra", Json()), c["prompt"].get<bool>());
     const std::string diff = difference(ours, c["text"]);
     EXPECT_EQ(diff, "") << name << " with " << c["conversation"];
   }
@@ -84,7 +89,8 @@ TEST(ChatTemplateGolden, RandomTemplates) {
   std::size_t wrong = 0;
   for (const Json& c : golden["cases"]) {
     const auto source = c[1].get<std::string>();
-    const auto ours = render(source, no_messages, nullptr, golden["contexts"][c[0].get<std::size_t>()], true);
+    const auto ours =
+        render(source, no_messages, nullptr, golden["contexts"][c[0].get<std::size_t>()], true);
     const std::string diff = difference(ours, c[2]);
     if (!diff.empty() && ++wrong <= 40) {
       ADD_FAILURE() << "context " << c[0] << ", template <" << source << "> " << diff;

@@ -1,7 +1,6 @@
 #include "text/chat_template.h"
 
 #include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 namespace trine::text {
@@ -23,8 +22,8 @@ std::shared_ptr<const ChatTemplate> parse(std::string_view source) {
   return parsed.value_or(nullptr);
 }
 
-Result<std::vector<TextPart>> render(std::string_view source, const Json& messages, const Json& tools = nullptr,
-                                     const Json& extra = nullptr) {
+Result<std::vector<TextPart>> render(std::string_view source, const Json& messages,
+                                     const Json& tools = nullptr, const Json& extra = nullptr) {
   const auto t = parse(source);
   ChatTemplateInput input;
   input.messages = &messages;
@@ -37,7 +36,8 @@ Result<std::vector<TextPart>> render(std::string_view source, const Json& messag
 }
 
 constexpr std::string_view kChatMl =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
+    "+ '<|im_end|>' + "
     "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 const Json kHello = Json::array({Json{{"role", "user"}, {"content", "Hi"}}});
@@ -64,15 +64,19 @@ TEST(ChatTemplate, UnknownRoleIsUserText) {
 TEST(ChatTemplate, Llama3WithDateAndSystemBlock) {
   const auto parts = render(
       "{{- bos_token }}\n{%- if messages[0]['role'] == 'system' %}\n    {%- set system_message = "
-      "messages[0]['content'] | trim %}\n    {%- set messages = messages[1:] %}\n{%- else %}\n    {%- set "
-      "system_message = \"\" %}\n{%- endif %}\n{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n{{- "
-      "\"Today Date: \" + strftime_now(\"%d %b %Y\") + \"\\n\\n\" }}\n{{- system_message }}\n{{- \"<|eot_id|>\" "
+      "messages[0]['content'] | trim %}\n    {%- set messages = messages[1:] %}\n{%- else %}\n    "
+      "{%- set "
+      "system_message = \"\" %}\n{%- endif %}\n{{- "
+      "\"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n{{- "
+      "\"Today Date: \" + strftime_now(\"%d %b %Y\") + \"\\n\\n\" }}\n{{- system_message }}\n{{- "
+      "\"<|eot_id|>\" "
       "}}\n{%- for message in messages %}\n    {{- '<|start_header_id|>' + message['role'] + "
       "'<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}\n{%- endfor %}\n",
       Json::array({Json{{"role", "system"}, {"content", "  Be brief.\n"}}, kHello[0]}));
   ASSERT_TRUE(parts.has_value()) << parts.error().message;
   EXPECT_EQ(joined(*parts),
-            "<s><|start_header_id|>system<|end_header_id|>\n\nToday Date: 28 Jul 2025\n\nBe brief.<|eot_id|>"
+            "<s><|start_header_id|>system<|end_header_id|>\n\nToday Date: 28 Jul 2025\n\nBe "
+            "brief.<|eot_id|>"
             "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>");
 }
 
