@@ -78,7 +78,7 @@ class PeerGolden : public ::testing::TestWithParam<const char*> {};
 TEST_P(PeerGolden, LawsAgree) {
   const std::string name = GetParam();
   const char* home = std::getenv("TRINE_HOME");
-  const auto store = Store::open(home == nullptr ? "" : home);
+  const auto store = hub::Store::open(home == nullptr ? "" : home);
   const auto path =
       store.has_value() ? store->resolve(name) : Result<std::string>(tl::unexpected(store.error()));
   if (!path.has_value()) {
