@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Golden next-token laws of real GGUF files, computed with llama-cpp-python.
 
-    python tools/golden/llama_cpp_logits.py smollm2-135m PATH.gguf
-    python tools/golden/llama_cpp_logits.py gemma3-270m PATH.gguf
+    python tools/golden/llama_cpp_logits.py                  both models, from the model store ($TRINE_HOME)
+    python tools/golden/llama_cpp_logits.py NAME PATH.gguf   one model
 
-Run with the Python of the golden venv (tools/golden/requirements.txt). Two runs of the peer per model:
+Run with the Python of the golden venv (tools/golden/requirements.txt and requirements-llama.txt). Two runs of the peer per model:
     <name>.file    on the file itself. The peer rounds activations to 8 bits there, which alone moves the law by a
                    KL divergence of some 1e-3, so this holds the whole pipeline to a loose bound;
     <name>.wide    on the same weights widened to F32 (exact; a temporary file), with an F32 cache. The peer then
@@ -19,6 +19,7 @@ so rounding to float16 enters the KL divergence in second order only. <name>.jso
 import argparse
 import hashlib
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -30,6 +31,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUT = ROOT / "tests" / "golden" / "llama_cpp"
 POSITIONS = 512
+MODELS = ("smollm2-135m", "gemma3-270m")
 K = {"file": 64, "wide": 160}
 
 
@@ -91,20 +93,35 @@ def run(path, name, kind):
     return scores.shape[1]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name")
-    parser.add_argument("path", type=pathlib.Path)
-    args = parser.parse_args()
-    plain_weights()
-    vocab = run(args.path, args.name, "file")
+def make(name, path):
+    vocab = run(path, name, "file")
     with tempfile.TemporaryDirectory() as folder:
         wide = pathlib.Path(folder) / "wide.gguf"
-        widen(args.path, wide)
-        run(wide, args.name, "wide")
-    info = {"file_bytes": args.path.stat().st_size, "sha256": hashlib.sha256(args.path.read_bytes()).hexdigest(),
+        widen(path, wide)
+        run(wide, name, "wide")
+    info = {"file_bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
             "positions": POSITIONS, "k": K, "vocab_size": int(vocab), "llama_cpp_python": llama_cpp.__version__}
-    (OUT / f"{args.name}.json").write_text(json.dumps(info, indent=1) + "\n")
+    (OUT / f"{name}.json").write_text(json.dumps(info, indent=1) + "\n")
+
+
+def stored(name):
+    """The .gguf file of a pulled model."""
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    home = pathlib.Path(os.environ.get("TRINE_HOME") or pathlib.Path(cache) / "trine")
+    files = sorted((home / "models" / name).glob("*.gguf"))
+    if len(files) != 1:
+        sys.exit(f"{name} is not in the model store {home}; get it with: trine pull {name}")
+    return files[0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", nargs="?", choices=MODELS)
+    parser.add_argument("path", nargs="?", type=pathlib.Path)
+    args = parser.parse_args()
+    plain_weights()
+    for name in [args.name] if args.name else MODELS:
+        make(name, args.path or stored(name))
     return 0
 
 
