@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/trine/command.h"
+#include "apps/trine/model_args.h"
 #include "options/docs.h"
 #include "options/option.h"
 
@@ -55,7 +56,13 @@ std::string shown(const options::Option& option, const options::Settings& settin
 Result<int> run_config(CommandContext& context) {
   if (context.argument(0) != "show") {
     return fail(ErrorCode::kInvalidArgument,
-                "unknown action '{}'; usage: trine config show [OPTIONS]", context.argument(0));
+                "unknown action '{}'; usage: trine config show [MODEL] [OPTIONS]",
+                context.argument(0));
+  }
+  if (context.arguments().size() > 1) {
+    TRINE_TRY_ASSIGN(const std::string path, model_path(context.settings(), context.argument(1)));
+    TRINE_TRY_ASSIGN(const ModelText model, ModelText::load(path));
+    TRINE_TRY(apply_generation_defaults(model.generation(), context.settings()));
   }
   const options::Settings& settings = context.settings();
   const bool with_origin = settings.flag("origin");
@@ -102,7 +109,10 @@ const Command kConfigCommand = {
     .name = "config",
     .group = "setup",
     .summary = "Print the effective configuration",
-    .positionals = {{.name = "show", .help = "print every option with its value"}},
+    .positionals = {{.name = "show", .help = "print every option with its value"},
+                    {.name = "MODEL",
+                     .help = "also the sampling defaults of this model",
+                     .required = false}},
     .options = configurable(),
     .details =
         "Takes every option that can be configured, to show what a flag would change.\n"

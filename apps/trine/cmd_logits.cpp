@@ -74,7 +74,7 @@ Result<int> run_logits(CommandContext& context) {
     return fail(ErrorCode::kInvalidArgument, "--tokens: no token ids given");
   }
   TRINE_TRY(apply_isa(settings));
-  TRINE_TRY_ASSIGN(const std::string path, model_path(context));
+  TRINE_TRY_ASSIGN(const std::string path, model_path(settings, context.argument(0)));
   TRINE_TRY_ASSIGN(const auto model, Model::load(path, load_options(settings)));
   const ModelConfig& config = model->config();
   if (tokens.size() > static_cast<std::size_t>(config.context_length)) {
@@ -105,7 +105,7 @@ const Command kLogitsCommand = {
     .group = "inspect",
     .summary = "Raw logits of given tokens, as a NumPy file",
     .positionals = {kModelArgument},
-    .options = joined({"tokens", "out", "positions"}, engine_options()),
+    .options = joined({"tokens", "out", "positions"}, model_options()),
     .details =
         "Row i holds the logits after token i. Needs no tokenizer; the ids are taken as they are, "
         "without adding a\n"

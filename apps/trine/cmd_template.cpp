@@ -107,16 +107,19 @@ Result<int> run_template(CommandContext& context) {
     context.print_json(out);
     return 0;
   }
-  write_out(text.ends_with('\n') ? text : text + "\n");
+  write_out(text);
+  write_out(text.ends_with('\n') ? "" : "\n");
   if (!model->has_tokenizer()) {
-    context.note("no ids: " + model->tokenizer().error().message);
+    context.note(fmt::format("no ids: {}", model->tokenizer().error().message));
     return 0;
   }
   std::string line = "ids:";
   for (const std::int32_t id : ids) {
-    line += " " + std::to_string(id);
+    line += ' ';
+    line += std::to_string(id);
   }
-  write_out(line + "\n");
+  line += '\n';
+  write_out(line);
   return 0;
 }
 
@@ -130,7 +133,7 @@ const Command kTemplateCommand = {
     .positionals = {kModelArgument,
                     {.name = "MESSAGES",
                      .help = "JSON file with an array of messages, - for standard input"}},
-    .options = {"tools", "template-args", "generation-prompt"},
+    .options = with_store_options({"tools", "template-args", "generation-prompt"}),
     .details =
         "Prints the text, then the ids in a line of their own; --json gives text, ids and the "
         "parts, each marked\n"

@@ -91,9 +91,11 @@ Result<int> run_tokenize(CommandContext& context) {
   }
   std::string line;
   for (const std::int32_t id : ids) {
-    line += (line.empty() ? "" : " ") + std::to_string(id);
+    line += line.empty() ? "" : " ";
+    line += std::to_string(id);
   }
-  write_out(line + "\n");
+  line += '\n';
+  write_out(line);
   return 0;
 }
 
@@ -134,7 +136,8 @@ Result<int> run_detokenize(CommandContext& context) {
   if (context.json()) {
     context.print_json({{"text", text}, {"count", ids.size()}});
   } else {
-    write_out(text + "\n");
+    write_out(text);
+    write_out("\n");
   }
   return 0;
 }
@@ -150,7 +153,7 @@ const Command kTokenizeCommand = {
                     {.name = "TEXT",
                      .help = "the text; else --file or standard input",
                      .required = false}},
-    .options = {"file", "jsonl", "bos", "parse-special"},
+    .options = with_store_options({"file", "jsonl", "bos", "parse-special"}),
     .details =
         "Prints the ids in one line. With --jsonl every line {\"text\": \"...\"} is answered by "
         "one line\n"
@@ -167,7 +170,7 @@ const Command kDetokenizeCommand = {
                     {.name = "IDS",
                      .help = "ids, as 1,2,3 or @FILE; else --file or standard input",
                      .required = false}},
-    .options = {"file", "jsonl", "keep-special"},
+    .options = with_store_options({"file", "jsonl", "keep-special"}),
     .details =
         "Bytes that are no UTF-8 on their own become U+FFFD. With --jsonl every line {\"ids\": "
         "[...]} is answered\n"

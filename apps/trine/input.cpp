@@ -210,6 +210,9 @@ Status for_each_line(const std::string& path,
   };
   bool more = true;
   while (more) {
+    // What was answered so far is out before we wait, so that a program on both ends of the pipes
+    // can go on.
+    flush_out();
     TRINE_TRY_ASSIGN(more, input.append(buffer));
     std::size_t begin = 0;
     for (std::size_t end = buffer.find('\n'); end != std::string::npos;

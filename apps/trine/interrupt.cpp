@@ -9,6 +9,8 @@ namespace trine::app {
 namespace {
 
 std::atomic<bool> requested{false};
+std::atomic<int> count{0};
+std::atomic<int> count_limit{2};
 std::atomic<void (*)()> exit_hook{nullptr};
 
 static_assert(std::atomic<bool>::is_always_lock_free &&
@@ -21,7 +23,8 @@ void run_exit_hook() {
 }
 
 void on_interrupt(int /*signal*/) {
-  if (requested.exchange(true)) {
+  requested.store(true);
+  if (count.fetch_add(1) + 1 >= count_limit.load()) {
     run_exit_hook();
     ::_exit(130);
   }
@@ -58,6 +61,11 @@ bool interrupted() {
 
 void clear_interrupt() {
   requested.store(false);
+  count.store(0);
+}
+
+void set_interrupt_limit(int limit) {
+  count_limit.store(limit);
 }
 
 void set_exit_hook(void (*hook)()) {

@@ -15,6 +15,10 @@ bool interrupted();
 // For `trine chat`: an interrupt that was answered by stopping one generation.
 void clear_interrupt();
 
+// The process ends at the `limit`-th unanswered SIGINT; 2 at first. A chat, where Ctrl-C belongs to
+// the answer, is more patient.
+void set_interrupt_limit(int limit);
+
 // A function that a signal which ends the process runs first (leave the terminal as it was).
 // nullptr: none. Async-signal-safe code only.
 void set_exit_hook(void (*hook)());

@@ -2,14 +2,13 @@
 
 #include <utility>
 
-#include "hub/store.h"
 #include "options/value.h"
 #include "platform/cpu.h"
 
 namespace trine::app {
 
-std::vector<std::string_view> engine_options() {
-  return {"threads", "ctx", "kv", "isa"};
+std::vector<std::string_view> model_options() {
+  return with_store_options({"threads", "ctx", "kv", "isa"});
 }
 
 std::vector<std::string_view> sampling_options() {
@@ -27,6 +26,7 @@ std::vector<std::string_view> sampling_options() {
           "bad-words",
           "seed",
           "stop",
+          "include-stop",
           "stop-ids",
           "ignore-eos"};
 }
@@ -37,13 +37,8 @@ std::vector<std::string_view> joined(std::vector<std::string_view> a,
   return a;
 }
 
-Result<std::string> model_path(const CommandContext& context) {
-  TRINE_TRY_ASSIGN(const hub::Store store, hub::Store::from_environment());
-  return store.resolve(context.argument(0));
-}
-
 Result<std::shared_ptr<const ModelText>> load_model_text(const CommandContext& context) {
-  TRINE_TRY_ASSIGN(const std::string path, model_path(context));
+  TRINE_TRY_ASSIGN(const std::string path, model_path(context.settings(), context.argument(0)));
   TRINE_TRY_ASSIGN(ModelText text, ModelText::load(path));
   return std::make_shared<const ModelText>(std::move(text));
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/trine/command.h"
+#include "apps/trine/models.h"
 #include "engine/bundle.h"
 
 namespace trine::app {
@@ -16,16 +17,14 @@ inline constexpr Positional kModelArgument = {
     .name = "MODEL",
     .help = "name of a pulled model, a .gguf file, or a directory with safetensors"};
 
-// threads, ctx, kv, isa, ...
-std::vector<std::string_view> engine_options();
+// Rows of every command that loads a model: where models are, threads, ctx, kv, isa.
+std::vector<std::string_view> model_options();
 // temperature, top-p, ..., stop, seed.
 std::vector<std::string_view> sampling_options();
 std::vector<std::string_view> joined(std::vector<std::string_view> a,
                                      const std::vector<std::string_view>& b);
 
-// The path behind the first argument. Errors: not_found, saying how to get it.
-Result<std::string> model_path(const CommandContext& context);
-
+// The text side of the model that the first argument names.
 Result<std::shared_ptr<const ModelText>> load_model_text(const CommandContext& context);
 
 // Chooses the instruction set of --isa. Errors: invalid_argument when the machine lacks it.

@@ -10,6 +10,14 @@ extern const Command kPullCommand;
 extern const Command kLsCommand;
 extern const Command kShowCommand;
 extern const Command kRmCommand;
+extern const Command kRunCommand;
+extern const Command kChatCommand;
+extern const Command kTokenizeCommand;
+extern const Command kDetokenizeCommand;
+extern const Command kTemplateCommand;
+extern const Command kLogitsCommand;
+extern const Command kVerifyCommand;
+extern const Command kDoctorCommand;
 extern const Command kConfigCommand;
 extern const Command kOptionsPageCommand;
 extern const Command kCompletionCommand;
@@ -25,8 +33,10 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,   &kLsCommand,         &kShowCommand,        &kRmCommand,
-    &kConfigCommand, &kCompletionCommand, &kOptionsPageCommand,
+    &kPullCommand,     &kLsCommand,         &kShowCommand,        &kRmCommand,
+    &kRunCommand,      &kChatCommand,       &kTokenizeCommand,    &kDetokenizeCommand,
+    &kTemplateCommand, &kLogitsCommand,     &kVerifyCommand,      &kDoctorCommand,
+    &kConfigCommand,   &kCompletionCommand, &kOptionsPageCommand,
 };
 
 }  // namespace

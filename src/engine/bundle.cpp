@@ -21,6 +21,25 @@ std::string parent_of(const std::string& path) {
   return slash == std::string::npos ? std::string(".") : path.substr(0, slash + 1);
 }
 
+double weight_traffic(const Checkpoint& weights, const ModelConfig& config) {
+  double bytes = 0.0;
+  for (const TensorInfo& tensor : weights.tensors()) {
+    const bool embedding =
+        tensor.name == "token_embd.weight" || tensor.name.ends_with("embed_tokens.weight");
+    if (embedding && !config.tied_embeddings) {
+      continue;
+    }
+    const bool expert = tensor.name.find("_exps.") != std::string::npos ||
+                        tensor.name.find(".experts.") != std::string::npos;
+    const double share =
+        expert && config.moe.has_value()
+            ? static_cast<double>(config.moe->experts_per_token) / config.moe->num_experts
+            : 1.0;
+    bytes += share * static_cast<double>(tensor.data.size());
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Result<ModelText> ModelText::load(const std::string& path) {
@@ -119,6 +138,9 @@ Result<ModelBundle> ModelBundle::load(const std::string& path, const Model::Load
   TRINE_TRY_ASSIGN(ModelText text, ModelText::load(path));
   bundle.text = std::make_shared<const ModelText>(std::move(text));
   TRINE_TRY_ASSIGN(bundle.model, Model::load(path, options));
+  // Opened once more for the sizes alone: the pages are shared with the model's own mapping.
+  TRINE_TRY_ASSIGN(const OpenedCheckpoint opened, open_checkpoint(path));
+  bundle.weight_bytes_per_step = weight_traffic(opened.weights(), bundle.model->config());
   return bundle;
 }
 

@@ -95,6 +95,9 @@ class ModelText {
 struct ModelBundle {
   std::shared_ptr<const ModelText> text;
   std::shared_ptr<const Model> model;
+  // Bytes of weights that a decode step of one sequence reads: all tensors, but of an untied
+  // embedding table nothing and of experts the share that one token uses.
+  double weight_bytes_per_step = 0.0;
 
   // Loads both sides of `path`.
   static Result<ModelBundle> load(const std::string& path, const Model::LoadOptions& options);

@@ -1,0 +1,271 @@
+#include "apps/trine/session.h"
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/trine/input.h"
+#include "apps/trine/interrupt.h"
+#include "apps/trine/model_args.h"
+
+namespace trine::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Result<sampling::LogitBias> parse_bias(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  sampling::LogitBias out;
+  const char* begin = text.data();
+  const char* middle = begin + std::min(equals, text.size());
+  const char* end = begin + text.size();
+  const auto id = std::from_chars(begin, middle, out.token);
+  const auto bias = equals == std::string::npos
+                        ? std::from_chars_result{end, std::errc::invalid_argument}
+                        : std::from_chars(middle + 1, end, out.bias);
+  if (id.ec != std::errc() || id.ptr != middle || bias.ec != std::errc() || bias.ptr != end) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--logit-bias: cannot use '{}', expected ID=BIAS such as 42=-100", text);
+  }
+  return out;
+}
+
+// A word's tokens differ at the start of a text and behind a blank; both are forbidden.
+Result<std::vector<std::vector<std::int32_t>>> bad_word_ids(const std::vector<std::string>& words,
+                                                            const text::Tokenizer& tokenizer) {
+  std::vector<std::vector<std::int32_t>> out;
+  const text::EncodeOptions options = {.add_special = false, .parse_special = false};
+  for (const std::string& word : words) {
+    for (const std::string& form : {word, " " + word}) {
+      auto ids = tokenizer.encode(form, options);
+      if (!ids.has_value()) {
+        return tl::unexpected(std::move(ids).error().with_context("--bad-words"));
+      }
+      if (ids->empty()) {
+        return fail(ErrorCode::kInvalidArgument, "--bad-words: '{}' has no tokens", word);
+      }
+      if (std::find(out.begin(), out.end(), *ids) == out.end()) {
+        out.push_back(*std::move(ids));
+      }
+    }
+  }
+  return out;
+}
+
+Result<sampling::SamplingParams> sampling_params(const options::Settings& settings,
+                                                 const text::Tokenizer& tokenizer) {
+  sampling::SamplingParams out;
+  out.repetition_penalty = settings.number("repetition-penalty");
+  out.presence_penalty = settings.number("presence-penalty");
+  out.frequency_penalty = settings.number("frequency-penalty");
+  for (const std::string& text : settings.list("logit-bias")) {
+    TRINE_TRY_ASSIGN(const sampling::LogitBias bias, parse_bias(text));
+    out.logit_bias.push_back(bias);
+  }
+  TRINE_TRY_ASSIGN(out.bad_words, bad_word_ids(settings.list("bad-words"), tokenizer));
+  out.min_tokens = static_cast<std::int32_t>(settings.integer("min-tokens"));
+  out.temperature = settings.number("temperature");
+  out.top_k = static_cast<std::int32_t>(settings.integer("top-k"));
+  out.top_p = settings.number("top-p");
+  out.min_p = settings.number("min-p");
+  out.typical_p = settings.number("typical-p");
+  out.seed = settings.maybe_unsigned("seed");
+  if (const auto logprobs = settings.maybe_integer("logprobs"); logprobs.has_value()) {
+    out.logprobs = static_cast<std::int32_t>(*logprobs);
+  }
+  return out;
+}
+
+// Collects the events of one request.
+class Collector {
+ public:
+  Collector(Generation& out, std::optional<Error>& error,
+            const std::function<void(std::int32_t, std::string_view)>& on_text)
+      : out_(out), error_(error), on_text_(on_text) {}
+
+  void operator()(const TokenEvent& event) {
+    Answer& answer = out_.answers[static_cast<std::size_t>(event.answer)];
+    if (event.token >= 0) {
+      answer.ids.push_back(event.token);
+      if (event.logprobs != nullptr) {
+        answer.logprobs.push_back(*event.logprobs);
+      }
+    }
+    answer.text += event.text;
+    if (!event.text.empty()) {
+      on_text_(event.answer, event.text);
+    }
+    if (event.finish.has_value()) {
+      answer.finish = *event.finish;
+      answer.matched_stop = event.matched_stop;
+    }
+    if (event.error != nullptr) {
+      error_ = *event.error;
+    }
+    if (event.stats != nullptr) {
+      out_.stats = *event.stats;
+    }
+  }
+
+ private:
+  Generation& out_;
+  std::optional<Error>& error_;
+  const std::function<void(std::int32_t, std::string_view)>& on_text_;
+};
+
+}  // namespace
+
+bool Generation::cancelled() const {
+  return std::any_of(answers.begin(), answers.end(), [](const Answer& answer) {
+    return answer.finish == FinishReason::kCancelled;
+  });
+}
+
+std::vector<std::string_view> session_options() {
+  return joined(joined(sampling_options(), model_options()), {"step-tokens"});
+}
+
+Result<Session> Session::open(CommandContext& context, std::int32_t max_answers) {
+  options::Settings& settings = context.settings();
+  TRINE_TRY(apply_isa(settings));
+  TRINE_TRY_ASSIGN(const std::string path, model_path(settings, context.argument(0)));
+  Session out;
+  TRINE_TRY_ASSIGN(out.bundle_, ModelBundle::load(path, load_options(settings)));
+  TRINE_TRY_ASSIGN(out.tokenizer_, out.text().tokenizer());
+  TRINE_TRY(apply_generation_defaults(out.text().generation(), settings));
+  EngineOptions options;
+  options.num_threads = static_cast<int>(settings.integer("threads"));
+  options.kv_dtype = kv_dtype(settings);
+  options.context_tokens = load_options(settings).max_context;
+  options.step_tokens = static_cast<std::int32_t>(settings.integer("step-tokens"));
+  options.max_sequences = std::max(options.max_sequences, max_answers);
+  options.weight_bytes_per_step = out.bundle_.weight_bytes_per_step;
+  std::vector<std::int32_t> eos = out.text().stop_ids();
+  const std::vector<std::int32_t>& named = out.config().eos_ids;
+  eos.insert(eos.end(), named.begin(), named.end());
+  std::sort(eos.begin(), eos.end());
+  eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
+  options.eos_ids = std::move(eos);
+  TRINE_TRY_ASSIGN(out.engine_, Engine::create(out.bundle_.model, out.tokenizer_, options));
+  return out;
+}
+
+Result<GenerationRequest> Session::request(std::vector<std::int32_t> prompt,
+                                           const options::Settings& settings) const {
+  GenerationRequest out;
+  out.prompt = std::move(prompt);
+  TRINE_TRY_ASSIGN(out.sampling, sampling_params(settings, *tokenizer_));
+  if (auto max_tokens = settings.maybe_integer("max-tokens"); max_tokens.has_value()) {
+    // The model's own number is a wish, not a demand: it may not make a long prompt fail.
+    if (settings.origin("max-tokens") == options::Origin::kModel) {
+      const std::int64_t left = context_tokens() - static_cast<std::int64_t>(out.prompt.size());
+      max_tokens = std::max<std::int64_t>(1, std::min(*max_tokens, left));
+    }
+    out.max_tokens = static_cast<std::int32_t>(*max_tokens);
+  }
+  out.stop = settings.list("stop");
+  out.include_stop = settings.flag("include-stop");
+  for (const std::string& text : settings.list("stop-ids")) {
+    TRINE_TRY_ASSIGN(const std::vector<std::int32_t> ids, parse_ids(text, "--stop-ids"));
+    out.stop_ids.insert(out.stop_ids.end(), ids.begin(), ids.end());
+  }
+  out.ignore_eos = settings.flag("ignore-eos");
+  out.cancel = &interrupt_flag();
+  return out;
+}
+
+Result<std::vector<std::int32_t>> Session::encode_chat(const Json& messages) const {
+  TRINE_TRY_ASSIGN(const auto chat, text().chat_template(false));
+  const bool has_system = !messages.empty() && messages[0].value("role", "") == "system";
+  if (has_system && !chat->caps().system_role) {
+    return fail(ErrorCode::kUnsupported,
+                "the model's chat template has no place for a system prompt; leave it out");
+  }
+  text::ChatTemplateInput input;
+  input.messages = &messages;
+  input.bos_token = text().bos_token();
+  input.eos_token = text().eos_token();
+  input.now_unix_s = static_cast<std::int64_t>(std::time(nullptr));
+  TRINE_TRY_ASSIGN(const std::vector<text::TextPart> parts, chat->render(input));
+  return tokenizer_->encode_parts(parts, false);
+}
+
+Result<Generation> Session::generate(
+    GenerationRequest request, const std::function<void(std::int32_t, std::string_view)>& on_text) {
+  Generation out;
+  out.answers.resize(static_cast<std::size_t>(request.n));
+  std::optional<Error> error;
+  TRINE_TRY_ASSIGN(const RequestId id,
+                   engine_->submit(std::move(request), Collector(out, error, on_text)));
+  while (engine_->step()) {
+    if (!output_ok()) {
+      engine_->cancel(id);
+    }
+  }
+  if (error.has_value()) {
+    return tl::unexpected(*std::move(error));
+  }
+  return out;
+}
+
+std::string stats_line(const RequestStats& stats) {
+  std::string out = fmt::format("prompt {} tokens, answer {} tokens", stats.prompt_tokens,
+                                stats.generated_tokens);
+  if (stats.generated_tokens > 0) {
+    out += fmt::format("; TTFT {:.1f} ms; prefill {:.1f} tokens/s", stats.ttft_ms,
+                       stats.prefill_tokens_per_s());
+  }
+  if (stats.decode_steps > 0) {
+    out += fmt::format("; decode {:.1f} tokens/s", stats.decode_tokens_per_s());
+    if (stats.weight_bytes_per_step > 0) {
+      out += fmt::format(", {:.2f} GB/s of weights", stats.decode_gb_per_s());
+    }
+  }
+  return out + fmt::format("; seed {} (measured)", stats.seed);
+}
+
+Json stats_json(const RequestStats& stats) {
+  return {{"prompt_tokens", stats.prompt_tokens},
+          {"generated_tokens", stats.generated_tokens},
+          {"ttft_ms", stats.ttft_ms},
+          {"prefill_ms", stats.prefill_ms},
+          {"prefill_tokens_per_s", stats.prefill_tokens_per_s()},
+          {"decode_ms", stats.decode_ms},
+          {"decode_steps", stats.decode_steps},
+          {"decode_tokens_per_s", stats.decode_tokens_per_s()},
+          {"decode_gb_per_s", stats.decode_gb_per_s()},
+          {"weight_bytes_per_step", stats.weight_bytes_per_step},
+          {"kind", "measured"}};
+}
+
+Json answer_json(const Answer& answer, const text::Tokenizer& tokenizer) {
+  Json out = {{"text", answer.text},
+              {"ids", answer.ids},
+              {"finish_reason", finish_reason_name(answer.finish)}};
+  if (!answer.matched_stop.empty()) {
+    out["matched_stop"] = answer.matched_stop;
+  }
+  if (!answer.logprobs.empty()) {
+    Json list = Json::array();
+    for (std::size_t i = 0; i < answer.logprobs.size(); ++i) {
+      Json top = Json::array();
+      for (const sampling::TokenLogprob& entry : answer.logprobs[i].top) {
+        top.push_back({{"id", entry.token},
+                       {"piece", tokenizer.piece(entry.token)},
+                       {"logprob", entry.logprob}});
+      }
+      list.push_back({{"id", answer.ids[i]},
+                      {"piece", tokenizer.piece(answer.ids[i])},
+                      {"logprob", answer.logprobs[i].chosen},
+                      {"top", std::move(top)}});
+    }
+    out["logprobs"] = std::move(list);
+  }
+  return out;
+}
+
+}  // namespace trine::app
