@@ -65,8 +65,8 @@ class Prompts(RunCase):
         self.bad(2, "--system", "run", model, "-p", "x", "--system", "y")
 
     def test_prompts_that_cannot_be_used(self):
-        self.bad(2, "", "run", MODEL, "--raw", stdin=b"\xff\xfe")
-        self.bad(2, "", "run", MODEL, "--raw", "--no-bos", "-p", "")
+        self.bad(2, "UTF-8", "run", MODEL, "--raw", stdin=b"\xff\xfe")
+        self.bad(2, "no tokens", "run", MODEL, "--raw", "--no-bos", "-p", "")
         done = subprocess.run(["sh", "-c", f'"{BIN}" run "{MODEL}" <&-'], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env=self.env, timeout=60, check=False)
         self.assertEqual(done.returncode, 2)

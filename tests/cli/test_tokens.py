@@ -60,7 +60,7 @@ class Tokenize(Case):
 
     def test_text_that_is_not_utf8_is_refused_with_its_place(self):
         self.bad(2, "2", "tokenize", MODEL, stdin=b"ab\xffcd")
-        self.bad(2, "", "tokenize", MODEL, b"\xe4\xbd")
+        self.bad(2, "UTF-8", "tokenize", MODEL, b"\xe4\xbd")
 
     def test_bad_ids_are_named(self):
         self.bad(2, "entry 2 is 'x'", "detokenize", MODEL, "1,x")
