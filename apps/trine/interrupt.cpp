@@ -2,6 +2,7 @@
 
 #include <csignal>
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace trine::app {
@@ -9,6 +10,7 @@ namespace trine::app {
 namespace {
 
 std::atomic<bool> requested{false};
+pthread_t main_thread = {};  // set before any other thread exists
 std::atomic<int> count{0};
 std::atomic<int> count_limit{2};
 std::atomic<void (*)()> exit_hook{nullptr};
@@ -22,7 +24,19 @@ void run_exit_hook() {
   }
 }
 
-void on_interrupt(int /*signal*/) {
+// The system may pick any thread for a signal; a read in the main thread must be the one that ends.
+bool forwarded(int signal) {
+  if (::pthread_equal(::pthread_self(), main_thread) != 0) {
+    return false;
+  }
+  ::pthread_kill(main_thread, signal);
+  return true;
+}
+
+void on_interrupt(int signal) {
+  if (forwarded(signal)) {
+    return;
+  }
   requested.store(true);
   if (count.fetch_add(1) + 1 >= count_limit.load()) {
     run_exit_hook();
@@ -39,6 +53,7 @@ void on_terminate(int signal) {
 }  // namespace
 
 void install_signal_handlers() {
+  main_thread = ::pthread_self();
   struct sigaction action = {};
   sigemptyset(&action.sa_mask);
   // No SA_RESTART: a blocked read of standard input must return so that the command can stop.

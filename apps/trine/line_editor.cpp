@@ -113,6 +113,9 @@ LineEditor::Outcome LineEditor::read_plain(std::string& line) {
       return Outcome::kInterrupted;
     }
     if (got == 0) {
+      if (interrupted()) {
+        return Outcome::kInterrupted;
+      }
       line = buffered_;
       buffered_.clear();
       return line.empty() ? Outcome::kEndOfInput : Outcome::kLine;
