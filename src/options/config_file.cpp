@@ -167,12 +167,18 @@ Status Settings::apply_file(const std::string& path) {
     return fail(ErrorCode::kInvalidArgument, "{}: configuration file larger than {} bytes", path,
                 kMaxFileBytes);
   }
+  return apply_file_text(text, path);
+}
+
+Status Settings::apply_file_text(std::string_view text, const std::string& path) {
   try {
     const toml::table root = toml::parse(text, path);
     return apply_table(*this, root, path);
   } catch (const toml::parse_error& error) {
     return fail(ErrorCode::kInvalidArgument, "{}:{}: {}", path, error.source().begin.line,
                 error.description());
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::kInvalidArgument, "{}: {}", path, error.what());
   }
 }
 

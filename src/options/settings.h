@@ -35,6 +35,9 @@ class Settings {
   // unknown key, a value of the wrong type or outside its range, and bad syntax.
   Status apply_file(const std::string& path);
 
+  // The same for the text of a file; `path` is for messages only.
+  Status apply_file_text(std::string_view text, const std::string& path);
+
   // One value from `origin`; `place` is shown by `config show --origin` ("--top-p",
   // "trine.toml:3").
   void set(std::string_view name, Value value, Origin origin, std::string place);

@@ -1,4 +1,5 @@
-// Longer than a file should be: the grammar is one recursive class whose pieces call each other in all directions.
+// Longer than a file should be: the grammar is one recursive class whose pieces call each other in
+// all directions.
 #include "text/jinja/parser.h"
 
 #include <algorithm>
