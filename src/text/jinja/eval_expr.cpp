@@ -3,6 +3,7 @@
 
 #include "text/jinja/evaluator_impl.h"
 #include "text/jinja/print.h"
+#include "text/jinja/str_builder.h"
 
 namespace trine::text::jinja {
 

@@ -4,6 +4,7 @@
 
 #include "text/jinja/evaluator_impl.h"
 #include "text/jinja/print.h"
+#include "text/jinja/str_builder.h"
 
 namespace trine::text::jinja {
 

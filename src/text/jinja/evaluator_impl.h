@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "text/jinja/evaluator.h"
+#include "text/jinja/str_builder.h"
 
 namespace trine::text::jinja {
 

@@ -6,6 +6,7 @@
 
 #include "text/jinja/filters.h"
 #include "text/jinja/print.h"
+#include "text/jinja/str_builder.h"
 #include "text/jinja/unicode.h"
 
 namespace trine::text::jinja {

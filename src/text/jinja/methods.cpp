@@ -5,6 +5,7 @@
 
 #include "text/jinja/print.h"
 #include "text/jinja/runtime.h"
+#include "text/jinja/str_builder.h"
 #include "text/jinja/unicode.h"
 
 namespace trine::text::jinja {

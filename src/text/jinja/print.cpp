@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "text/jinja/str_builder.h"
 #include "text/jinja/unicode.h"
 
 namespace trine::text::jinja {

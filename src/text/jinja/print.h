@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "text/jinja/str_builder.h"
 #include "text/jinja/value.h"
 
 namespace trine::text::jinja {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "text/jinja/ast.h"
+#include "text/jinja/str_builder.h"
 #include "text/jinja/value.h"
 
 namespace trine::text::jinja {

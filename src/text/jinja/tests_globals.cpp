@@ -343,7 +343,7 @@ Result<bool> call_test(Heap& heap, std::string_view name, const Value& value, Ca
     return type_error("the test '{}' takes {} argument, got {}", name,
                       test->takes_arg ? "one" : "no", given);
   }
-  const Value none;
+  const Value none{};
   return test->fn(
       heap, value,
       args.pos.empty() ? (args.named.empty() ? none : args.named[0].second) : args.pos[0]);

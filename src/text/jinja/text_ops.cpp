@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "text/jinja/runtime.h"
+#include "text/jinja/str_builder.h"
 #include "text/jinja/unicode.h"
 
 namespace trine::text::jinja {

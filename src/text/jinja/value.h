@@ -339,45 +339,6 @@ class Heap {
   std::vector<std::unique_ptr<Object>> objects_;
 };
 
-// Grows a marked text. Past the limit it stops growing and finish() reports.
-class StrBuilder {
- public:
-  // `max_bytes` bounds this text alone; the heap's limit bounds it too when `charged`.
-  explicit StrBuilder(Heap& heap, std::size_t max_bytes = SIZE_MAX, bool charged = true)
-      : heap_(heap), max_bytes_(max_bytes), charged_(charged) {}
-
-  void add(std::string_view text, bool user);
-
-  void add(const Str& s) { add(s, 0, s.text.size()); }
-
-  void add(const Str& s, std::size_t from, std::size_t to);
-  void add_code_point(char32_t c, bool user);
-  void repeat(std::string_view text, std::size_t count, bool user);
-
-  std::size_t size() const { return text_.size(); }
-
-  bool overflow() const { return overflow_; }
-
-  void set_markup(bool on) { markup_ = on; }
-
-  Status check() const;
-  Result<const Str*> finish();
-  Result<Value> value();
-
-  const std::string& text() const { return text_; }
-
-  const std::vector<Run>& runs() const { return runs_; }
-
- private:
-  Heap& heap_;
-  std::size_t max_bytes_;
-  bool charged_;
-  bool overflow_ = false;
-  bool markup_ = false;
-  std::string text_;
-  std::vector<Run> runs_;
-};
-
 std::string_view kind_name(const Value& v);  // Python's type name, for messages
 bool truthy(const Value& v);
 // Characters of scalars count as the user's when the scalar does.
@@ -396,13 +357,6 @@ Result<std::int64_t> length(const Value& v);
 // Stable; `less` order given by compare() on `keys`.
 Result<std::vector<std::size_t>> sort_order(Heap& heap, const std::vector<Value>& keys,
                                             bool reverse);
-
-// Byte offset of code point `index` (clamped to the end).
-std::size_t byte_offset(const Str& s, std::size_t index);
-Result<Value> substring(Heap& heap, const Str& s, std::size_t from_byte, std::size_t to_byte);
-// Linear-time search. Both return npos when absent.
-std::size_t find_text(std::string_view text, std::string_view needle, std::size_t from = 0);
-std::size_t rfind_text(std::string_view text, std::string_view needle);
 
 template <typename... Args>
 [[nodiscard]] tl::unexpected<Error> type_error(fmt::format_string<Args...> text, Args&&... args) {
