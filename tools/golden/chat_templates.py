@@ -2,18 +2,20 @@
 """Writes tests/golden/chat_templates/: conversations rendered by the transformers package, and random templates.
 
 Run with the Python of the golden venv:
-    python tools/golden/chat_templates.py [--conversations]
---conversations leaves the random set as it is.
+    python tools/golden/chat_templates.py [--conversations | --held-out FOLDER]
+--conversations leaves the random set as it is. --held-out writes random templates and random conversations of another SEED
+(environment, with NUM_RANDOM) to that folder, for text_template_golden_test with TRINE_GOLDEN_CHAT=FOLDER.
 Templates come from tests/golden/chat_templates/templates/*.jinja. The clock is fixed.
 """
 import datetime
 import json
 import os
+import random
 import re
 import sys
 
 import transformers.utils.chat_template_utils as ctu
-from chat_templates_contexts import CONVERSATIONS
+from chat_templates_contexts import CONVERSATIONS, random_conversation
 from chat_templates_random import CONTEXTS, Gen
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "golden", "chat_templates")
@@ -46,12 +48,12 @@ def render(template, messages, tools, extra, add_generation_prompt):
         return None
 
 
-def conversations():
+def conversations(which):
     out = []
     folder = os.path.join(HERE, "templates")
     for name in sorted(os.listdir(folder)):
         source = open(os.path.join(folder, name), encoding="utf-8", newline="").read()
-        for case_name, case in CONVERSATIONS.items():
+        for case_name, case in which.items():
             for prompt in (True, False) if case_name in ("rounds", "tool_round") else (True,):
                 text = render(source, case["messages"], case.get("tools"), case.get("extra", {}), prompt)
                 out.append({"template": name, "conversation": case_name, "prompt": prompt, "text": text})
@@ -83,16 +85,26 @@ def random_cases():
     return out
 
 
-def main():
+def write(folder, which, with_random):
     dump = lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    with open(os.path.join(HERE, "conversations.json"), "w", encoding="utf-8") as f:
-        f.write('{"conversations":' + dump(CONVERSATIONS) + ',\n"cases":[\n')
-        f.write(",\n".join(dump(c) for c in conversations()) + "\n]}\n")
-    if "--conversations" in sys.argv:
+    with open(os.path.join(folder, "conversations.json"), "w", encoding="utf-8") as f:
+        f.write('{"conversations":' + dump(which) + ',\n"cases":[\n')
+        f.write(",\n".join(dump(c) for c in conversations(which)) + "\n]}\n")
+    if not with_random:
         return
-    with open(os.path.join(HERE, "random.json"), "w", encoding="utf-8") as f:
+    with open(os.path.join(folder, "random.json"), "w", encoding="utf-8") as f:
         f.write('{"contexts":' + dump(CONTEXTS) + ',\n"cases":[\n')
         f.write(",\n".join(dump(c) for c in random_cases()) + "\n]}\n")
+
+
+def main():
+    if "--held-out" in sys.argv:
+        folder = sys.argv[sys.argv.index("--held-out") + 1]
+        os.makedirs(folder, exist_ok=True)
+        rng = random.Random(SEED)
+        write(folder, {f"held_out_{i}": random_conversation(rng) for i in range(NUM_RANDOM // 10)}, True)
+    else:
+        write(HERE, CONVERSATIONS, "--conversations" not in sys.argv)
 
 
 if __name__ == "__main__":

@@ -418,18 +418,21 @@ Result<Value> get_attr(Heap& heap, const Value& obj, std::string_view name) {
   if (obj.is_undefined()) {
     return undefined_error(obj);
   }
-  if (name.starts_with("__")) {
-    return heap.undefined(fmt::format("access to '{}' is not allowed", name));
-  }
-  TRINE_TRY_ASSIGN(const std::optional<Value> own, own_attr(heap, obj, name));
-  if (own.has_value()) {
-    return *own;
+  const bool allowed = !name.starts_with("__");
+  if (allowed) {
+    TRINE_TRY_ASSIGN(const std::optional<Value> own, own_attr(heap, obj, name));
+    if (own.has_value()) {
+      return *own;
+    }
   }
   if (obj.is(Kind::kDict)) {
     TRINE_TRY(heap.text_work(name.size()));
     if (const Value* v = obj.dict->find(name); v != nullptr) {
       return *v;
     }
+  }
+  if (!allowed) {
+    return heap.undefined(fmt::format("access to '{}' is not allowed", name));
   }
   return missing_attr(heap, obj, name);
 }

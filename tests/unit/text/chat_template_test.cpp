@@ -80,6 +80,8 @@ TEST(ChatTemplate, Llama3WithDateAndSystemBlock) {
             "<s><|start_header_id|>system<|end_header_id|>\n\nToday Date: 28 Jul 2025\n\nBe "
             "brief.<|eot_id|>"
             "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>");
+  EXPECT_TRUE((*parts)[0].text.starts_with("<s><|start_header_id|>"));
+  EXPECT_FALSE((*parts)[0].from_user);
 }
 
 // What each family's template can do, read off the templates by hand.

@@ -286,5 +286,80 @@ TEST(Jinja, DeepestRecursionFitsTheStack) {
   });
 }
 
+// With all other limits wide, so that each is seen to hold by itself.
+TEST(Jinja, EachLimitHoldsAlone) {
+  const std::string loop =
+      "{% for a in range(1000) %}{% for b in range(1000) %}{{ long }}{% endfor %}{% endfor %}";
+  const std::tuple<const char*, Limits, std::string> cases[] = {
+      {loop.c_str(), {.steps = 1000}, "takes more steps than allowed"},
+      {loop.c_str(), {.output_bytes = 100'000}, "a text larger than 100000 bytes"},
+      {"{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(20) %}{% set ns.x = ns.x ~ ns.x "
+       "%}{% endfor %}",
+       {.heap_bytes = 1 << 20},
+       "1048576 bytes"},
+      {"{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [1, 2, 3] %}{% "
+       "endfor %}",
+       {.heap_bytes = 1 << 20},
+       "more than 1048576 bytes of values"},
+      {"{% macro m(x) %}{% if x %}{{ m(x - 1) }}{% endif %}{% endmacro %}{{ m(20) }}",
+       {.depth = 30},
+       "recurses deeper than 30 levels"},
+      {"{{ range(1001)|length }}", {.range = 1000}, "range() of 1001 elements, at most 1000"},
+  };
+  for (const auto& [source, limits, message] : cases) {
+    const auto text = run(source, limits);
+    ASSERT_FALSE(text.has_value()) << source;
+    EXPECT_EQ(text.error().code, ErrorCode::kExhausted) << text.error().message;
+    EXPECT_NE(text.error().message.find(message), std::string::npos) << text.error().message;
+  }
+  EXPECT_TRUE(run("{{ range(1000)|length }}", {.range = 1000}).has_value());
+  const auto large = parse_template(std::string(kMaxTemplateBytes + 1, 'a'));
+  ASSERT_FALSE(large.has_value());
+  EXPECT_EQ(large.error().code, ErrorCode::kExhausted);
+  EXPECT_TRUE(parse_template(std::string(kMaxTemplateBytes, 'a')).has_value());
+}
+
+TEST(Jinja, InputNestsToALimit) {
+  nlohmann::ordered_json json = 1;
+  for (int i = 0; i < kMaxDataDepth; ++i) {
+    json = nlohmann::ordered_json::array({json});
+  }
+  Heap heap{Limits{}};
+  EXPECT_TRUE(from_json(heap, json).has_value());
+  json = nlohmann::ordered_json::array({json});
+  const auto deep = from_json(heap, json);
+  ASSERT_FALSE(deep.has_value());
+  EXPECT_EQ(deep.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Jinja, PythonInternalsStayOutOfReach) {
+  // As in the sandbox, a template sees no more of an object than that it is not there.
+  EXPECT_EQ(run("{{ s.__class__ }}{{ ''['__class__'] }}{{ d.__init__ is defined }}").value(),
+            "False");
+  EXPECT_FALSE(run("{{ s.__class__.__mro__ }}").has_value());
+  EXPECT_FALSE(run("{{ range.__globals__.x }}").has_value());
+  EXPECT_FALSE(run("{% set ns = namespace() %}{% set ns._x = 1 %}").has_value());
+  EXPECT_FALSE(run("{% set ns = namespace(_x=1) %}").has_value());
+  // Keys of data are data.
+  EXPECT_EQ(run("{% set e = {'__k': 1, '_k': 2} %}{{ e.__k }}{{ e['__k'] }}{{ e._k }}").value(),
+            "112");
+}
+
+TEST(Jinja, BlocksTakeTheirLineAlong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"a\n  {% if 1 %}\n  b\n  {% endif %}\nc", "a\n  b\nc"},
+      {"a {% if 1 %} b {% endif %} c", "a  b  c"},
+      {"a\n  {%+ if 1 %}\nb{% endif +%}\nc", "a\n  b\nc"},
+      {"a \n {%- if 1 -%} \n b \n {%- endif -%} \n c", "abc"},
+      {"{{ 1 }}\n\n{{- 2 -}}\n{{ 3 }}\n", "123"},
+      {"a\n  {# x #}\nb", "a\nb"},
+      {"{% raw %}\n{{ x }}\n{% endraw %}\ny", "\n{{ x }}\ny"},
+      {"a\n\n", "a\n"},
+  };
+  for (const auto& [source, expected] : cases) {
+    EXPECT_EQ(run(source).value(), expected) << source;
+  }
+}
+
 }  // namespace
 }  // namespace trine::text::jinja
