@@ -108,7 +108,7 @@ TEST(ChatTemplate, CapabilitiesAreProbed) {
                        std::ios::binary);
     const std::string source{std::istreambuf_iterator<char>(file), {}};
     ASSERT_FALSE(source.empty()) << row.name;
-    const ChatTemplateCaps& caps = parse(source)->caps();
+    const ChatTemplateCaps caps = parse(source)->caps();
     EXPECT_EQ(caps.system_role, row.system_role) << row.name;
     EXPECT_EQ(caps.tools, row.tools) << row.name;
     EXPECT_EQ(caps.tool_results, row.tool_results) << row.name;
