@@ -63,7 +63,10 @@ Result<Value> Callable::attr(Heap&, std::string_view) {
   return Value();
 }
 
-Status Heap::out_of_steps() {
+Status Heap::out_of_steps() const {
+  if (used_ >= limits_.heap_bytes) {
+    return out_of_memory();
+  }
   return fail(ErrorCode::kExhausted, "the template takes more steps than allowed");
 }
 

@@ -299,7 +299,14 @@ class Heap {
   T* adopt(std::unique_ptr<T> owned) {
     T* raw = owned.get();
     objects_.push_back(std::move(owned));
-    used_ += std::min(limits_.heap_bytes - used_, sizeof(T) + 16);
+    // With what its containers allocate at least. Cannot fail here, so the next step does.
+    constexpr std::size_t kCost = sizeof(T) + 64;
+    if (would_exceed(kCost)) [[unlikely]] {
+      used_ = limits_.heap_bytes;
+      steps_left_ = -1;
+    } else {
+      used_ += kCost;
+    }
     return raw;
   }
 
@@ -329,7 +336,7 @@ class Heap {
   };
 
  private:
-  static Status out_of_steps();
+  Status out_of_steps() const;
   Status out_of_memory() const;
 
   Limits limits_;

@@ -301,6 +301,11 @@ TEST(Jinja, EachLimitHoldsAlone) {
        "endfor %}",
        {.heap_bytes = 1 << 20},
        "more than 1048576 bytes of values"},
+      // Nothing but scopes.
+      {"{% for a in range(100) %}{% for b in range(1000) %}{% with %}{% endwith %}{% endfor %}{% "
+       "endfor %}",
+       {.heap_bytes = 1 << 20},
+       "more than 1048576 bytes of values"},
       {"{% macro m(x) %}{% if x %}{{ m(x - 1) }}{% endif %}{% endmacro %}{{ m(20) }}",
        {.depth = 30},
        "recurses deeper than 30 levels"},
