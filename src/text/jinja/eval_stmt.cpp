@@ -204,7 +204,7 @@ Result<const Str*> Evaluator::run(const Ast& ast) {
     globals->set(name, value);
   }
   Scope* root = new_scope(globals);
-  StrBuilder out(heap_, heap_.limits().output_bytes, false);
+  StrBuilder out(heap_, heap_.limits().output_bytes);
   const OutputTo redirect(*this, out);
   TRINE_TRY(block(ast.root, *root));
   return out.finish();

@@ -12,7 +12,7 @@ void StrBuilder::add(std::string_view text, bool user) {
     return;
   }
   if (text.size() > max_bytes_ - text_.size() ||
-      (charged_ && heap_.would_exceed(text_.size() + text.size()))) {
+      heap_.would_exceed(text_.size() + text.size() + (runs_.size() + 1) * sizeof(Run))) {
     overflow_ = true;
     return;
   }

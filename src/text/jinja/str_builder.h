@@ -15,9 +15,9 @@ namespace trine::text::jinja {
 // Grows a marked text. Past the limit it stops growing and finish() reports.
 class StrBuilder {
  public:
-  // `max_bytes` bounds this text alone; the heap's limit bounds it too when `charged`.
-  explicit StrBuilder(Heap& heap, std::size_t max_bytes = SIZE_MAX, bool charged = true)
-      : heap_(heap), max_bytes_(max_bytes), charged_(charged) {}
+  // `max_bytes` bounds this text alone; what the heap has left bounds it and its marks.
+  explicit StrBuilder(Heap& heap, std::size_t max_bytes = SIZE_MAX)
+      : heap_(heap), max_bytes_(max_bytes) {}
 
   void add(std::string_view text, bool user);
 
@@ -44,7 +44,6 @@ class StrBuilder {
  private:
   Heap& heap_;
   std::size_t max_bytes_;
-  bool charged_;
   bool overflow_ = false;
   bool markup_ = false;
   std::string text_;

@@ -301,6 +301,8 @@ TEST(Jinja, EachLimitHoldsAlone) {
        "endfor %}",
        {.heap_bytes = 1 << 20},
        "more than 1048576 bytes of values"},
+      // Marks that change at every character weigh more than the text.
+      {"{{ ('p' ~ s[0]) * 40000 }}", {.heap_bytes = 1 << 20}, "a text larger than 1048576 bytes"},
       // Nothing but scopes.
       {"{% for a in range(100) %}{% for b in range(1000) %}{% with %}{% endwith %}{% endfor %}{% "
        "endfor %}",
