@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/moe.h"
-#include "support/allocation_count.h"
+#include "support/alloc_counter.h"
 #include "support/hash_weights.h"
 #include "support/tiny_model.h"
 
@@ -137,10 +137,10 @@ TEST_F(Forward, AllocatesNothingOnceWarm) {
   }
   sequence_.commit(40);
   const Span decode{&sequence_, std::span(tokens).first(1), {}, Span::Logits::kLast};
-  const long before = testing::num_allocations();
+  const std::int64_t before = test::num_allocations();
   const Status status =
       runner_.model->forward(*runner_.context, {&decode, 1}, *runner_.workspace, logits_);
-  const long after = testing::num_allocations();
+  const std::int64_t after = test::num_allocations();
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(after - before, 0);
 }
@@ -154,10 +154,10 @@ TEST(ForwardMoe, AllocatesNothingOnceWarm) {
   const Span span{&sequence, tokens, {}, Span::Logits::kLast};
   ASSERT_TRUE(
       runner.model->forward(*runner.context, {&span, 1}, *runner.workspace, logits).has_value());
-  const long before = testing::num_allocations();
+  const std::int64_t before = test::num_allocations();
   ASSERT_TRUE(
       runner.model->forward(*runner.context, {&span, 1}, *runner.workspace, logits).has_value());
-  EXPECT_EQ(testing::num_allocations() - before, 0);
+  EXPECT_EQ(test::num_allocations() - before, 0);
 }
 
 // A NaN in the weights comes out as NaN; nothing crashes and nothing hides it.
