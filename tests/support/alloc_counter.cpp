@@ -46,6 +46,15 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));
 }
 
+// std::stable_sort's temporary buffer comes through these.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, alignof(max_align_t));
+}
+
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, alignof(max_align_t));
+}
+
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
