@@ -73,6 +73,11 @@ Result<int> run_logits(CommandContext& context) {
   if (tokens.empty()) {
     return fail(ErrorCode::kInvalidArgument, "--tokens: no token ids given");
   }
+  const bool to_stdout = settings.text("out") == "-";
+  if (to_stdout && context.json()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--out - and --json both write to standard output; give one of them");
+  }
   TRINE_TRY(apply_isa(settings));
   TRINE_TRY_ASSIGN(const std::string path, model_path(settings, context.argument(0)));
   TRINE_TRY_ASSIGN(const auto model, Model::load(path, load_options(settings)));
@@ -83,7 +88,8 @@ Result<int> run_logits(CommandContext& context) {
   }
   const bool last_only = settings.text("positions") == "last";
   const std::int64_t rows = last_only ? 1 : static_cast<std::int64_t>(tokens.size());
-  TRINE_TRY_ASSIGN(OutputFile out, OutputFile::create(settings.text("out")));
+  TRINE_TRY_ASSIGN(OutputFile out, to_stdout ? OutputFile::standard_output()
+                                             : OutputFile::create(settings.text("out")));
   const std::string header = npy_header(rows, config.vocab_size);
   TRINE_TRY(out.write(std::as_bytes(std::span<const char>(header))));
   TRINE_TRY(write_rows(*model, settings, tokens, last_only, out));
@@ -91,6 +97,8 @@ Result<int> run_logits(CommandContext& context) {
   if (context.json()) {
     context.print_json(
         {{"file", out.path()}, {"shape", {rows, config.vocab_size}}, {"dtype", "float32"}});
+  } else if (to_stdout) {
+    context.note(fmt::format("{} x {} float32", rows, config.vocab_size));
   } else {
     write_out(fmt::format("{}: {} x {} float32\n", out.path(), rows, config.vocab_size));
   }
@@ -109,7 +117,7 @@ const Command kLogitsCommand = {
     .details =
         "Row i holds the logits after token i. Needs no tokenizer; the ids are taken as they are, "
         "without adding a\n"
-        "begin token. The file appears complete or not at all.",
+        "begin token. The file appears complete or not at all; --out - writes to standard output.",
     .run = run_logits,
 };
 

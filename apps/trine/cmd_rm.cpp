@@ -1,6 +1,8 @@
 // trine rm: deletes a model of the store.
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -45,6 +47,11 @@ Result<int> run_rm(CommandContext& context) {
   TRINE_TRY_ASSIGN(const hub::Store store, open_store(context.settings()));
   TRINE_TRY_ASSIGN(const std::string name, stored_name(store, context.argument(0)));
   if (!context.settings().flag("yes")) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(store.model_dir(name), ignored) &&
+        !std::filesystem::exists(store.incoming_dir(name), ignored)) {
+      return fail(ErrorCode::kNotFound, "no model {} in the store; `trine ls` lists them", name);
+    }
     if (::isatty(STDIN_FILENO) != 1) {
       return fail(ErrorCode::kInvalidArgument,
                   "rm asks before it deletes, and standard input is no terminal: add -y");

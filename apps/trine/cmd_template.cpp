@@ -7,6 +7,7 @@
 #include "apps/trine/input.h"
 #include "apps/trine/model_args.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -79,6 +80,9 @@ Result<int> run_template(CommandContext& context) {
   TRINE_TRY_ASSIGN(const auto model, load_model_text(context));
   TRINE_TRY_ASSIGN(const Conversation conversation, read_conversation(context));
   TRINE_TRY_ASSIGN(const auto chat, model->chat_template(!conversation.tools.is_null()));
+  if (!conversation.tools.is_null() && !conversation.tools.empty() && !chat->caps().tools) {
+    log::warn("the chat template of {} does not show its tools to the model", context.argument(0));
+  }
   text::ChatTemplateInput input;
   input.messages = &conversation.messages;
   input.tools = &conversation.tools;

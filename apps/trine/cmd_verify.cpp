@@ -98,10 +98,6 @@ Json report_json(const InvarianceReport& report) {
 
 Result<int> run_verify(CommandContext& context) {
   const options::Settings& settings = context.settings();
-  if (context.argument(0) != "invariance") {
-    return fail(ErrorCode::kInvalidArgument,
-                "cannot verify '{}'; usage: trine verify invariance MODEL", context.argument(0));
-  }
   TRINE_TRY(apply_isa(settings));
   TRINE_TRY_ASSIGN(const std::string path, model_path(settings, context.argument(1)));
   TRINE_TRY_ASSIGN(const auto model, Model::load(path, load_options(settings)));
@@ -118,6 +114,7 @@ Result<int> run_verify(CommandContext& context) {
   } else if (settings.has("prompts")) {
     options.prompts = make_prompts(settings.integer("prompts"), options.seed, model->config());
   }
+  options.cancel = &interrupt_flag();
   options.progress = [&](std::string_view permutation, bool equal) {
     context.note(fmt::format("{}  {}", equal ? "equal    " : "DIFFERENT", permutation));
   };

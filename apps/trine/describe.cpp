@@ -212,7 +212,7 @@ Result<ModelDescription> describe_model(const std::string& path, std::int64_t co
     return out;
   }
   if (context > config->context_length) {
-    return fail(ErrorCode::kInvalidArgument, "context of {} tokens: the model's is {}", context,
+    return fail(ErrorCode::kInvalidArgument, "--ctx is {}, the model's context is {}", context,
                 config->context_length);
   }
   out.config = std::move(*config);

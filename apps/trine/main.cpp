@@ -74,6 +74,14 @@ Status check_arguments(const Command& command, const std::vector<std::string>& g
   for (const Positional& positional : command.positionals) {
     required += positional.required ? 1 : 0;
   }
+  for (std::size_t i = 0; i < std::min(given.size(), command.positionals.size()); ++i) {
+    // A lower-case name stands for itself.
+    const std::string_view name = command.positionals[i].name;
+    if (name[0] >= 'a' && name[0] <= 'z' && given[i] != name) {
+      return fail(ErrorCode::kInvalidArgument, "cannot {} '{}'; usage: {}", command.name, given[i],
+                  usage_line(command));
+    }
+  }
   if (given.size() < required) {
     return fail(ErrorCode::kInvalidArgument, "missing {}; usage: {}",
                 command.positionals[given.size()].name, usage_line(command));

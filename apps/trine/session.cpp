@@ -142,7 +142,7 @@ Result<Session> Session::open(CommandContext& context, std::int32_t max_answers)
   options.kv_dtype = kv_dtype(settings);
   options.context_tokens = load_options(settings).max_context;
   options.step_tokens = static_cast<std::int32_t>(settings.integer("step-tokens"));
-  options.max_sequences = std::max(options.max_sequences, max_answers);
+  options.max_sequences = max_answers;
   options.weight_bytes_per_step = out.bundle_.weight_bytes_per_step;
   std::vector<std::int32_t> eos = out.text().stop_ids();
   const std::vector<std::int32_t>& named = out.config().eos_ids;
@@ -151,6 +151,8 @@ Result<Session> Session::open(CommandContext& context, std::int32_t max_answers)
   eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
   options.eos_ids = std::move(eos);
   TRINE_TRY_ASSIGN(out.engine_, Engine::create(out.bundle_.model, out.tokenizer_, options));
+  options.context_tokens = out.engine_->context_tokens();
+  out.options_ = std::move(options);
   return out;
 }
 
@@ -194,8 +196,38 @@ Result<std::vector<std::int32_t>> Session::encode_chat(const Json& messages) con
   return tokenizer_->encode_parts(parts, false);
 }
 
+Status Session::make_room(const GenerationRequest& request) {
+  const std::int64_t context = context_tokens();
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t longest =
+      request.max_tokens.has_value() ? prompt + *request.max_tokens : context;
+  if (prompt >= context || longest > context) {
+    return {};  // submit() says so
+  }
+  // Whole pages of the prompt are shared. At most 1024 answers of 2^31 tokens: no overflow.
+  const std::int64_t shared = prompt / kPageTokens;
+  const std::int64_t pages_each = (longest + kPageTokens - 1) / kPageTokens - shared;
+  const std::int64_t pages = shared + std::int64_t{request.n} * pages_each;
+  if (pages <= engine_->pool().num_pages()) {
+    return {};
+  }
+  EngineOptions options = options_;
+  options.kv_tokens = pages * kPageTokens;
+  engine_.reset();
+  auto engine = Engine::create(bundle_.model, tokenizer_, options);
+  if (!engine.has_value()) {
+    return fail(engine.error().code,
+                "--n {}: the answers of {} prompt tokens and up to {} more each do not fit; lower "
+                "--n, -n (--max-tokens) or --ctx ({})",
+                request.n, prompt, longest - prompt, engine.error().message);
+  }
+  engine_ = *std::move(engine);
+  return {};
+}
+
 Result<Generation> Session::generate(
     GenerationRequest request, const std::function<void(std::int32_t, std::string_view)>& on_text) {
+  TRINE_TRY(make_room(request));
   Generation out;
   out.answers.resize(static_cast<std::size_t>(request.n));
   std::optional<Error> error;

@@ -56,14 +56,18 @@ class Session {
 
   // Runs the request to its end; `on_text` gets every piece of text as soon as it can be shown.
   // Ctrl-C and a stdout that went away end it as cancelled. Errors: those of the request and of the
-  // model.
+  // model; exhausted, naming the options, when the answers do not fit the memory.
   Result<Generation> generate(
       GenerationRequest request,
       const std::function<void(std::int32_t answer, std::string_view text)>& on_text);
 
  private:
+  // An engine whose page pool holds all answers of the request, in place of a smaller one.
+  Status make_room(const GenerationRequest& request);
+
   ModelBundle bundle_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
+  EngineOptions options_;
   std::unique_ptr<Engine> engine_;
 };
 

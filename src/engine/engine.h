@@ -32,8 +32,8 @@ struct EngineOptions {
   // Tokens a sequence may have. 0 = the model's, or less where its pages would take over half of
   // the memory.
   std::int32_t context_tokens = 0;
-  // Tokens the page pool holds, for all sequences together. 0 = four contexts, within half of the
-  // memory.
+  // Tokens the page pool holds, for all sequences together. 0 = four contexts, or one for each of
+  // max_sequences when those are fewer, within half of the memory.
   std::int64_t kv_tokens = 0;
   std::int32_t step_tokens = 512;   // budget of a step
   std::int32_t max_sequences = 64;  // answers in work at once

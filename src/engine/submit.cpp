@@ -63,7 +63,8 @@ Status choose_sizes(const KvGeometry& geometry, std::int32_t model_context,
   if (options.kv_tokens == 0) {
     options.kv_tokens = std::max<std::int64_t>(
         options.context_tokens,
-        std::min<std::int64_t>(4 * std::int64_t{options.context_tokens}, fitting));
+        std::min<std::int64_t>(
+            std::min(4, options.max_sequences) * std::int64_t{options.context_tokens}, fitting));
   }
   if (pages_for(options.kv_tokens) > std::numeric_limits<std::int32_t>::max()) {
     return fail(ErrorCode::kInvalidArgument, "kv_tokens is {}, must be at most {}",

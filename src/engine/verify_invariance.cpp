@@ -98,8 +98,11 @@ class Run {
     return {};
   }
 
-  Result<bool> finish(const RowSink& sink) {
+  Result<bool> finish(const RowSink& sink, const std::atomic<bool>* cancel) {
     while (choose()) {
+      if (cancel != nullptr && cancel->load()) {
+        return fail(ErrorCode::kCancelled, "interrupted");
+      }
       TRINE_TRY(prepare());
       TRINE_TRY(model_.forward(*context_, spans_, *workspace_, logits_));
       if (!deliver(sink)) {
@@ -347,13 +350,13 @@ Status check_prompts(const Prompts& prompts, const ModelConfig& config) {
 
 // Runs all prompts under `how`; false when the sink ended it.
 Result<bool> run_all(const Model& model, const Permutation& how, const Prompts& prompts,
-                     DType kv_dtype, std::uint64_t seed, const RowSink& sink) {
+                     const InvarianceOptions& options, std::uint64_t seed, const RowSink& sink) {
   const IsaScope scope(how.isa);
   Run run(model, how, prompts, seed);
-  if (Status status = run.start(kv_dtype, seed); !status.has_value()) {
+  if (Status status = run.start(options.kv_dtype, seed); !status.has_value()) {
     return tl::unexpected(std::move(status).error().with_context(how.name));
   }
-  Result<bool> done = run.finish(sink);
+  Result<bool> done = run.finish(sink, options.cancel);
   if (!done.has_value()) {
     return tl::unexpected(std::move(done).error().with_context(how.name));
   }
@@ -372,7 +375,7 @@ Result<InvarianceReport> verify_invariance(const Model& model, const InvarianceO
   const auto width = static_cast<std::size_t>(config.vocab_size);
   std::vector<std::vector<float>> reference(prompts.size());
   const Permutation alone{.name = "reference", .isa = isa_level()};
-  TRINE_TRY(run_all(model, alone, prompts, options.kv_dtype, options.seed,
+  TRINE_TRY(run_all(model, alone, prompts, options, options.seed,
                     [&](std::size_t sequence, std::int32_t, std::span<const float> row) {
                       reference[sequence].insert(reference[sequence].end(), row.begin(), row.end());
                       return true;
@@ -406,7 +409,7 @@ Result<InvarianceReport> verify_invariance(const Model& model, const InvarianceO
       return !report.difference.has_value();
     };
     TRINE_TRY_ASSIGN(const bool equal,
-                     run_all(model, how, prompts, options.kv_dtype, options.seed + p, sink));
+                     run_all(model, how, prompts, options, options.seed + p, sink));
     report.permutations.push_back(how.name);
     if (options.progress) {
       options.progress(how.name, equal);

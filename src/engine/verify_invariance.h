@@ -8,6 +8,7 @@
 // computes meanwhile (the instruction-set level is switched in process).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -28,6 +29,8 @@ struct InvarianceOptions {
   int num_mixed = 12;   // random mixtures after the single permutations
   int max_threads = 0;  // 0 = usable cores, at least 2
   DType kv_dtype = DType::kF16;
+  // Set from outside: the run ends with the error cancelled after the step at hand.
+  const std::atomic<bool>* cancel = nullptr;
   // Called after each permutation.
   std::function<void(std::string_view permutation, bool equal)> progress = {};
 };
@@ -50,8 +53,8 @@ struct InvarianceReport {
   std::optional<InvarianceDifference> difference;  // the first one; the run ends there
 };
 
-// Errors: those of the model and of the page pool, with the permutation's name. A difference is not
-// an error.
+// Errors: those of the model and of the page pool, with the permutation's name; cancelled. A
+// difference is not an error.
 Result<InvarianceReport> verify_invariance(const Model& model, const InvarianceOptions& options);
 
 // One line for people.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace trine {
@@ -17,8 +18,26 @@ namespace {
 
 tl::unexpected<Error> system_error(std::string_view what, std::string_view path, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  return fail(full ? ErrorCode::kExhausted : ErrorCode::kInvalidArgument, "cannot {} {}: {}", what,
-              path, std::strerror(error));
+  const ErrorCode code = full             ? ErrorCode::kExhausted
+                         : error == EPIPE ? ErrorCode::kUnavailable
+                                          : ErrorCode::kInvalidArgument;
+  return fail(code, "cannot {} {}: {}", what, path, std::strerror(error));
+}
+
+// Where the name leads once its last component is no symbolic link any more. The file itself need
+// not exist: a link may point to a name that is free.
+Result<std::string> follow_links(const std::string& path) {
+  constexpr int kMaxLinks = 40;  // as the kernel
+  std::filesystem::path target = path;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    std::error_code error;
+    const std::filesystem::path next = std::filesystem::read_symlink(target, error);
+    if (error) {
+      return target.string();  // no link
+    }
+    target = next.is_absolute() ? next : target.parent_path() / next;
+  }
+  return system_error("write", path, ELOOP);
 }
 
 // Makes a finished rename survive a power loss. A file system that cannot sync directories is left
@@ -37,16 +56,43 @@ void sync_directory_of(const std::string& path) {
 
 Result<OutputFile> OutputFile::create(std::string path) {
   static std::atomic<unsigned> counter{0};
-  std::string temp = fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+  struct stat info = {};
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
+    return system_error("write", path, EISDIR);
+  }
+  if (exists && !S_ISREG(info.st_mode)) {
+    // A device or a pipe is written to; a rename would put a file in its place.
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+      return system_error("open", path, errno);
+    }
+    return OutputFile(std::move(path), {}, {}, fd);
+  }
+  TRINE_TRY_ASSIGN(std::string target, follow_links(path));
+  std::string temp = fmt::format("{}.tmp-{}-{}", target, ::getpid(), counter.fetch_add(1));
   const int fd = ::open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) {
     return system_error("create", temp, errno);
   }
-  return OutputFile(std::move(path), std::move(temp), fd);
+  if (exists) {
+    // A private file stays private. Some file systems have no modes; then there is nothing to keep.
+    (void)::fchmod(fd, info.st_mode & 0777);
+  }
+  return OutputFile(std::move(path), std::move(target), std::move(temp), fd);
+}
+
+Result<OutputFile> OutputFile::standard_output() {
+  const int fd = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (fd < 0) {
+    return system_error("write", "standard output", errno);
+  }
+  return OutputFile("standard output", {}, {}, fd);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
       temp_path_(std::move(other.temp_path_)),
       fd_(std::exchange(other.fd_, -1)),
       bytes_written_(other.bytes_written_) {}
@@ -54,7 +100,9 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
 OutputFile::~OutputFile() {
   if (fd_ >= 0) {
     ::close(fd_);
-    ::unlink(temp_path_.c_str());
+    if (!temp_path_.empty()) {
+      ::unlink(temp_path_.c_str());
+    }
   }
 }
 
@@ -85,14 +133,21 @@ Status OutputFile::write_zeros(std::uint64_t count) {
 }
 
 Status OutputFile::commit() {
+  if (temp_path_.empty()) {
+    // What has no disk behind it cannot be synced; the bytes are with their reader.
+    if (::close(std::exchange(fd_, -1)) != 0) {
+      return system_error("write", path_, errno);
+    }
+    return {};
+  }
   if (::fsync(fd_) != 0) {
     return system_error("sync", temp_path_, errno);
   }
-  if (std::rename(temp_path_.c_str(), path_.c_str()) != 0) {
-    return system_error("rename to", path_, errno);
+  if (std::rename(temp_path_.c_str(), target_.c_str()) != 0) {
+    return system_error("rename to", target_, errno);
   }
   ::close(std::exchange(fd_, -1));
-  sync_directory_of(path_);
+  sync_directory_of(target_);
   return {};
 }
 

@@ -2,8 +2,10 @@
 //
 // Bytes go to a temporary file beside the target; commit() syncs it to disk and renames it over the
 // target, so a reader (or a mapping of the old file) never sees a half-written one. Destruction
-// without commit removes the temporary file. Errors: exhausted when the disk is full,
-// invalid_argument when the path cannot be written. Thread rule: one thread at a time.
+// without commit removes the temporary file. A symbolic link stays one: the file it leads to is
+// replaced. What exists and is no regular file (a device, a named pipe) is written to directly,
+// without that promise. Errors: exhausted when the disk is full, unavailable when a pipe's reader
+// went away, invalid_argument when the path cannot be written. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +20,8 @@ namespace trine {
 class OutputFile {
  public:
   static Result<OutputFile> create(std::string path);
+  // The process's standard output, written to directly.
+  static Result<OutputFile> standard_output();
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) = delete;
   ~OutputFile();
@@ -32,11 +36,15 @@ class OutputFile {
   Status commit();
 
  private:
-  OutputFile(std::string path, std::string temp_path, int fd)
-      : path_(std::move(path)), temp_path_(std::move(temp_path)), fd_(fd) {}
+  OutputFile(std::string path, std::string target, std::string temp_path, int fd)
+      : path_(std::move(path)),
+        target_(std::move(target)),
+        temp_path_(std::move(temp_path)),
+        fd_(fd) {}
 
-  std::string path_;
-  std::string temp_path_;
+  std::string path_;       // as given
+  std::string target_;     // behind symbolic links
+  std::string temp_path_;  // empty: written to directly
   int fd_ = -1;
   std::uint64_t bytes_written_ = 0;
 };

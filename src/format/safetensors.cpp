@@ -269,7 +269,15 @@ Result<Checkpoint> open_sharded(const std::filesystem::path& directory,
     if (std::ranges::any_of(shards, [&](const auto& shard) { return shard.file == file; })) {
       continue;
     }
-    TRINE_TRY_ASSIGN(OpenShard shard, open_file((directory / file).string()));
+    auto opened = open_file((directory / file).string());
+    if (!opened.has_value()) {
+      Error error = std::move(opened).error();
+      if (error.code == ErrorCode::kNotFound) {
+        error.code = ErrorCode::kCorruptData;  // the model is there, a part of it is not
+      }
+      return tl::unexpected(std::move(error));
+    }
+    OpenShard shard = *std::move(opened);
     shards.push_back({file, std::move(shard.tensors)});
     keep_alive.push_back(std::move(shard.mapped));
   }
@@ -326,7 +334,7 @@ Result<Checkpoint> open_directory(const std::filesystem::path& directory) {
                 "(transformers: model.save_pretrained(dir, safe_serialization=True))",
                 directory.string(), pickle);
   }
-  return fail(ErrorCode::kNotFound, "{} has no .safetensors file", directory.string());
+  return fail(ErrorCode::kCorruptData, "{} has no .safetensors file", directory.string());
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ Result<std::string> read_config_file(const std::filesystem::path& path) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) {
-    return fail(ErrorCode::kNotFound, "no config.json beside the weights: {}", path.string());
+    return fail(ErrorCode::kCorruptData, "no config.json beside the weights: {}", path.string());
   }
   if (size > kMaxConfigBytes) {
     return fail(ErrorCode::kCorruptData, "{}: {} bytes, at most {}", path.string(), size,
@@ -56,7 +56,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
   const auto checkpoint = std::make_shared<const OpenedCheckpoint>(std::move(opened));
   TRINE_TRY_ASSIGN(ModelConfig config, read_config(path, *checkpoint));
   if (options.max_context < 0 || options.max_context > config.context_length) {
-    return fail(ErrorCode::kInvalidArgument, "max_context = {}: the model's context is {}",
+    return fail(ErrorCode::kInvalidArgument, "--ctx (max_context) is {}, the model's context is {}",
                 options.max_context, config.context_length);
   }
   if (options.max_context > 0) {

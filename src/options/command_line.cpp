@@ -120,6 +120,10 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args,
     rest = std::move(split.rest);
     std::reverse(split.flags.begin(), split.flags.end());
     app.parse(std::move(split.flags));
+  } catch (const CLI::ArgumentMismatch& error) {
+    // "--ctx: 1 required  missing"
+    const std::string text = error.what();
+    return fail(ErrorCode::kInvalidArgument, "{} needs a value", text.substr(0, text.find(':')));
   } catch (const CLI::ParseError& error) {
     return fail(ErrorCode::kInvalidArgument, "{}", error.what());
   }
@@ -207,7 +211,7 @@ std::string options_help(std::span<const std::string_view> taken, int width) {
       std::string left =
           option.short_name != '\0' ? fmt::format("  -{}, ", option.short_name) : "      ";
       left += option.type == Type::kBool && option.default_text == "true"
-                  ? fmt::format("--no-{}", option.name)
+                  ? fmt::format("--{0} / --no-{0}", option.name)
                   : fmt::format("--{}", option.name);
       const std::string value = placeholder(option);
       if (!value.empty()) {

@@ -3,9 +3,11 @@
 import ast
 import json
 import os
+import signal
 import struct
+import subprocess
 
-from harness import MODEL, Case, flags_of, main
+from harness import BIN, MODEL, Case, flags_of, main
 
 
 def read_npy(path):
@@ -70,12 +72,33 @@ class Logits(Case):
         self.assertEqual(done.json, {"file": out, "shape": [2, 8192], "dtype": "float32"})
         self.assertEqual(self.ok("logits", MODEL, "--tokens", "1,2", "--out", out).text, f"{out}: 2 x 8192 float32\n")
 
+    def test_out_follows_links_and_keeps_what_is_no_file(self):
+        expected = self.logits(tokens="1,2")
+        with open(self.path("x.npy"), "rb") as file:
+            data = file.read()
+        self.assertEqual(self.ok("logits", MODEL, "--tokens", "1,2", "--out", "-").out, data)
+        both = self.trine("logits", MODEL, "--tokens", "1,2", "--out", "-", "--json")
+        self.assertEqual((both.code, both.json["error"]["code"]), (2, "invalid_argument"))
+        os.symlink("x.npy", self.path("link"))
+        self.ok("logits", MODEL, "--tokens", "3", "--out", self.path("link"))
+        self.assertTrue(os.path.islink(self.path("link")))
+        self.assertNotEqual(read_npy(self.path("x.npy")), expected)
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        # One row fits the pipe's buffer.
+        self.ok("logits", MODEL, "--tokens", "3", "--out", pipe)
+        self.assertEqual(os.read(reader, 1 << 16)[:6], b"\x93NUMPY")
+        self.assertEqual(sorted(os.listdir(self.tmp)), ["link", "pipe", "x.npy"])
+        self.assertTrue(os.stat(pipe).st_mode & 0o010000)
+
     def test_context_overflow_has_both_numbers(self):
         out = self.path("x.npy")
         long = ",".join(["5"] * 2049)
         self.bad(4, "2049.*2048", "logits", MODEL, "--tokens", long, "--out", out)
         self.bad(4, "7.*4", "logits", MODEL, "--tokens", self.TOKENS, "--out", out, "--ctx", "4")
-        self.bad(2, "4096.*2048|2048.*4096", "logits", MODEL, "--tokens", "1", "--out", out, "--ctx", "4K")
+        self.bad(2, "--ctx.*4096.*2048", "logits", MODEL, "--tokens", "1", "--out", out, "--ctx", "4K")
         self.assertFalse(os.path.exists(out))
 
     def test_errors_leave_no_file_and_old_files_alone(self):
@@ -100,6 +123,21 @@ class Verify(Case):
         self.assertIn("equal", done.error)
         self.assertEqual(self.ok("verify", "invariance", MODEL, "--prompts", "1", "--mixtures", "0", "-q").err, b"")
 
+    def test_ctrl_c_ends_with_130(self):
+        process = subprocess.Popen(
+            [BIN, "verify", "invariance", MODEL, "--mixtures", "1000"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.env,
+        )
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertIn(b"equal", first)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(out, b"")
+        self.assertIn(b"interrupted", err)
+
     def test_flags_have_an_effect(self):
         def report(*args):
             return self.ok("verify", "invariance", MODEL, "--json", "-q", *args).json
@@ -116,6 +154,8 @@ class Verify(Case):
 
     def test_errors(self):
         self.bad(2, "cannot verify 'speed'", "verify", "speed", MODEL)
+        self.bad(2, "cannot verify 'speed'", "verify", "speed")
+        self.bad(2, "--ctx needs a value", "verify", "invariance", MODEL, "--ctx")
         self.bad(2, "p.jsonl:1", "verify", "invariance", MODEL, "--jsonl", self.path("p.jsonl", "{}"))
         self.bad(2, "no prompts", "verify", "invariance", MODEL, "--jsonl", self.path("p.jsonl", "\n"))
         self.bad(2, "--prompts and --jsonl", "verify", "invariance", MODEL, "--jsonl", "-", "--prompts", "1")

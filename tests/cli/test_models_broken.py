@@ -30,6 +30,13 @@ class Broken(Case):
     def test_broken_config(self):
         self.all_bad("config.json", self.copy_model(replace={"config.json": '{"model_type": '}))
 
+    def test_missing_parts(self):
+        self.all_bad("config.json", self.copy_model("a", without=["config.json"]), shows=True)
+        self.all_bad("no .safetensors", self.copy_model("b", without=["model.safetensors"]))
+        index = json.dumps({"metadata": {}, "weight_map": {"a": "gone.safetensors"}})
+        sharded = self.copy_model("c", without=["model.safetensors"], replace={"model.safetensors.index.json": index})
+        self.all_bad("gone.safetensors", sharded)
+
     def test_unknown_architecture(self):
         config = self.edit_json("config.json", architectures=["NovelForCausalLM"], model_type="novel")
         self.all_bad("novel", self.copy_model(replace={"config.json": config}), shows=True)

@@ -117,6 +117,11 @@ class Output(RunCase):
         alone = self.run_json("-p", PROMPT, "--raw", "-n", "8", "--seed", "6")
         self.assertEqual(value["answers"][1]["ids"], alone["ids"])
         text = self.ok("run", MODEL, "-p", PROMPT, "--raw", "-n", "8", "--n", "3", "--seed", "5").text
+        # More than the default page pool holds: every answer may fill the context.
+        many = self.run_json("-p", "x", "--n", "300", "-n", "5")
+        self.assertEqual(len(many["answers"]), 300)
+        full = self.run_json("-p", PROMPT, "--n", "6", "--stop", "e", "--seed", "1")
+        self.assertEqual(len(full["answers"]), 6)
         for i, answer in enumerate(value["answers"]):
             self.assertIn(f"--- answer {i + 1} of 3 (length)\n{answer['text']}\n", text)
 

@@ -172,6 +172,12 @@ class Template(Case):
         self.assertEqual(text(self.messages(), "--tools", tools, "--template-args", extra), "1/calm/Hi <|im_end|>")
         request = {"messages": self.MESSAGES, "tools": [{}, {}]}
         self.assertEqual(text(self.messages(request)), "2//Hi <|im_end|>")
+        config = self.edit_json("tokenizer_config.json", chat_template="{{ tools | tojson if tools }}")
+        able = self.copy_model("able", replace={"tokenizer_config.json": config})
+        self.assertEqual(self.ok("template", able, self.messages(), "--tools", tools).error, "")
+        config = self.edit_json("tokenizer_config.json", chat_template="{{ messages[0].content }}")
+        deaf = self.copy_model("deaf", replace={"tokenizer_config.json": config})
+        self.assertRegex(self.ok("template", deaf, self.messages(), "--tools", tools).error, "deaf does not show its tools")
         self.bad(2, "--tools", "template", model, self.messages(request), "--tools", tools)
 
     def test_jinja_file_and_named_templates(self):

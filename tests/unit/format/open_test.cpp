@@ -76,7 +76,7 @@ TEST(OpenCheckpoint, RefusesByName) {
 
 TEST(OpenSafetensors, DirectoryPrefersTheSingleFileThenTheIndexThenTheOnlyFile) {
   const TempDir dir;
-  EXPECT_NE(open_error(dir.path(), ErrorCode::kNotFound).find("has no .safetensors file"),
+  EXPECT_NE(open_error(dir.path(), ErrorCode::kCorruptData).find("has no .safetensors file"),
             std::string::npos);
   dir.write("pytorch_model.bin", "PK\x03\x04");
   const std::string pickle = open_error(dir.path(), ErrorCode::kUnsupported);
@@ -105,7 +105,7 @@ TEST(OpenSafetensors, IndexErrorsNameTheFile) {
   const TempDir dir;
   dir.write("a.safetensors", one_tensor("a"));
   dir.write("model.safetensors.index.json", R"({"weight_map":{"a":"gone.safetensors"}})");
-  EXPECT_NE(open_error(dir.path(), ErrorCode::kNotFound).find("gone.safetensors"),
+  EXPECT_NE(open_error(dir.path(), ErrorCode::kCorruptData).find("gone.safetensors"),
             std::string::npos);
   dir.write("model.safetensors.index.json", R"({"weight_map":{"b":"a.safetensors"}})");
   const std::string text = open_error(dir.path(), ErrorCode::kCorruptData);

@@ -172,7 +172,7 @@ TEST_F(Load, NoConfigBesideTheWeights) {
   std::filesystem::remove(dir_.path() / "config.json");
   const auto model = Model::load(dir_.path().string());
   ASSERT_FALSE(model.has_value());
-  EXPECT_EQ(model.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(model.error().code, ErrorCode::kCorruptData);
   EXPECT_THAT(model.error().message, HasSubstr("config.json"));
 }
 
