@@ -138,6 +138,13 @@ Result<ModelBundle> ModelBundle::load(const std::string& path, const Model::Load
   TRINE_TRY_ASSIGN(ModelText text, ModelText::load(path));
   bundle.text = std::make_shared<const ModelText>(std::move(text));
   TRINE_TRY_ASSIGN(bundle.model, Model::load(path, options));
+  for (const std::int32_t id : bundle.text->generation().eos_ids) {
+    if (id >= bundle.model->config().vocab_size) {
+      return fail(ErrorCode::kCorruptData,
+                  "{}: {}: eos_token_id {} is not in the vocabulary of {} tokens", path,
+                  bundle.text->generation().source, id, bundle.model->config().vocab_size);
+    }
+  }
   // Opened once more for the sizes alone: the pages are shared with the model's own mapping.
   TRINE_TRY_ASSIGN(const OpenedCheckpoint opened, open_checkpoint(path));
   bundle.weight_bytes_per_step = weight_traffic(opened.weights(), bundle.model->config());

@@ -77,7 +77,7 @@ Result<Checkpoint> Checkpoint::build(std::string source, std::vector<TensorInfo>
   out.index_.reserve(out.tensors_.size());
   for (std::size_t i = 0; i < out.tensors_.size(); ++i) {
     if (!out.index_.emplace(out.tensors_[i].name, i).second) {
-      return fail(ErrorCode::kCorruptData, "{}: tensor {} occurs twice", out.source_,
+      return fail(ErrorCode::kCorruptData, "tensor {} occurs twice",
                   printable(out.tensors_[i].name));
     }
   }

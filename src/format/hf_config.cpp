@@ -534,15 +534,16 @@ Status parse_biases(JsonFields& fields, HfConfig& config) {
 }
 
 Status parse_token_ids(JsonFields& fields, HfConfig& config) {
-  config.bos_token_id = fields.integer("bos_token_id", -1, -1, kMaxHfVocab);
+  const std::int64_t last = config.vocab_size - 1;  // parsed before
+  config.bos_token_id = fields.integer("bos_token_id", -1, -1, last);
+  (void)fields.integer("pad_token_id", -1, -1, last);  // unused, but a sign of a mixed-up file
   if (const Json* eos = fields.find("eos_token_id"); eos != nullptr) {
     if (eos->is_array()) {
       for (const Json& value : fields.list("eos_token_id", 256)) {
-        config.eos_token_ids.push_back(
-            fields.integer_value(value, "eos_token_id", -1, kMaxHfVocab));
+        config.eos_token_ids.push_back(fields.integer_value(value, "eos_token_id", -1, last));
       }
     } else {
-      config.eos_token_ids.push_back(fields.integer_value(*eos, "eos_token_id", -1, kMaxHfVocab));
+      config.eos_token_ids.push_back(fields.integer_value(*eos, "eos_token_id", -1, last));
     }
     std::erase(config.eos_token_ids, -1);
   }

@@ -32,20 +32,26 @@ Result<std::string> read_config_file(const std::filesystem::path& path) {
   return text;
 }
 
+// The parsers know keys and tensors; which file they are of is known here.
+template <typename T>
+Result<T> in_file(const std::string& file, Result<T> result) {
+  if (!result.has_value()) {
+    return tl::unexpected<Error>(std::move(result).error().with_context(file));
+  }
+  return result;
+}
+
 Result<ModelConfig> read_config(const std::string& path, const OpenedCheckpoint& checkpoint) {
   if (checkpoint.kind == CheckpointKind::kGguf) {
-    return model_config_from_gguf(*checkpoint.gguf);
+    return in_file(path, model_config_from_gguf(*checkpoint.gguf));
   }
   const std::filesystem::path given(path);
   const std::filesystem::path folder =
       std::filesystem::is_directory(given) ? given : given.parent_path();
   const std::filesystem::path file = folder / "config.json";
   TRINE_TRY_ASSIGN(const std::string text, read_config_file(file));
-  auto hf = parse_hf_config(text);
-  if (!hf.has_value()) {
-    return tl::unexpected<Error>(std::move(hf.error()).with_context(file.string()));
-  }
-  return model_config_from_hf(*hf);
+  TRINE_TRY_ASSIGN(const HfConfig hf, in_file(file.string(), parse_hf_config(text)));
+  return in_file(file.string(), model_config_from_hf(hf));
 }
 
 }  // namespace
@@ -66,7 +72,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                      ? bind_gguf_weights(checkpoint->weights(), config)
                      : bind_hf_weights(checkpoint->weights(), config);
   if (!weights.has_value()) {
-    return tl::unexpected<Error>(std::move(weights).error());
+    return tl::unexpected<Error>(std::move(weights).error().with_context(path));
   }
   return std::make_shared<const Decoder>(std::move(config), *std::move(weights), checkpoint);
 }

@@ -45,10 +45,18 @@ class Broken(Case):
         config = self.edit_json("config.json", hidden_act="relu6")
         self.all_bad("relu6", self.copy_model(replace={"config.json": config}), shows=True)
 
+    def test_token_ids_outside_the_vocabulary(self):
+        for i, (key, value) in enumerate((("eos_token_id", [0, 8192]), ("bos_token_id", 8192), ("pad_token_id", 9000))):
+            config = self.edit_json("config.json", **{key: value})
+            model = self.copy_model(f"c{i}", replace={"config.json": config})
+            self.all_bad(f"c{i}/config.json.*{key}", model, shows=True)
+        model = self.copy_model("g", replace={"generation_config.json": json.dumps({"eos_token_id": 8192})})
+        self.bad(3, "generation_config.json.*eos_token_id 8192", "run", model, "-p", "x")
+
     def test_wrong_size(self):
         config = self.edit_json("config.json", intermediate_size=500)
         for command in self.commands(self.copy_model(replace={"config.json": config}))[:4]:
-            self.bad(3, "384.*500|500.*384", *command)
+            self.bad(3, "model.*(384.*500|500.*384)", *command)
 
     def test_truncated_weights(self):
         with open(os.path.join(MODEL, "model.safetensors"), "rb") as file:
