@@ -114,6 +114,7 @@ Result<int> run_verify(CommandContext& context) {
   } else if (settings.has("prompts")) {
     options.prompts = make_prompts(settings.integer("prompts"), options.seed, model->config());
   }
+  options.adds_window_prompt = !settings.has("jsonl");
   options.cancel = &interrupt_flag();
   options.progress = [&](std::string_view permutation, bool equal) {
     context.note(fmt::format("{}  {}", equal ? "equal    " : "DIFFERENT", permutation));
@@ -147,8 +148,9 @@ const Command kVerifyCommand = {
         "placement, shared\n"
         "prefixes and instruction sets, and compares every logit bit by bit. --threads is the "
         "largest team tried.\n"
-        "Prompts are random tokens unless --jsonl gives {\"text\": ...} or {\"ids\": [...]} "
-        "lines.\n"
+        "Prompts are random tokens, one of them longer than a sliding window of up to 1024 tokens, "
+        "unless --jsonl\n"
+        "gives {\"text\": ...} or {\"ids\": [...]} lines.\n"
         "Status 1 when a bit differs.",
     .run = run_verify,
 };

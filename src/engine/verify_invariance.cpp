@@ -51,7 +51,15 @@ struct Permutation {
   IsaLevel isa = IsaLevel::kScalar;
 };
 
-using Prompts = std::vector<std::vector<std::int32_t>>;
+struct Prompts {
+  std::vector<std::vector<std::int32_t>> tokens;
+  std::vector<std::int32_t> first_rows;  // per prompt, the position of the first row to compare
+
+  void add(std::vector<std::int32_t> prompt, std::int32_t first_row) {
+    tokens.push_back(std::move(prompt));
+    first_rows.push_back(first_row);
+  }
+};
 
 // Takes one row of logits; false ends the run.
 using RowSink =
@@ -81,7 +89,7 @@ class Run {
     TRINE_TRY_ASSIGN(team_, ThreadTeam::create(how_.num_threads));
     context_ = std::make_unique<ops::Context>(*team_);
     std::int64_t tokens = 0;
-    for (const auto& prompt : prompts_) {
+    for (const auto& prompt : prompts_.tokens) {
       tokens += static_cast<std::int64_t>(prompt.size()) + 2 * kPageTokens;
     }
     const auto pages = static_cast<std::int32_t>(4 * (tokens / kPageTokens + 1));
@@ -91,8 +99,8 @@ class Run {
       pool_->set_poison(true);
     }
     workspace_ = model_.make_workspace();
-    open_.resize(prompts_.size());
-    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+    open_.resize(prompts_.tokens.size());
+    for (std::size_t i = 0; i < prompts_.tokens.size(); ++i) {
       sequences_.emplace_back(*pool_);
     }
     return {};
@@ -124,7 +132,7 @@ class Run {
   };
 
   std::int32_t remaining(std::size_t i) const {
-    return static_cast<std::int32_t>(prompts_[i].size()) - sequences_[i].length();
+    return static_cast<std::int32_t>(prompts_.tokens[i].size()) - sequences_[i].length();
   }
 
   std::int32_t any_token() { return dice_.below(model_.config().vocab_size); }
@@ -133,7 +141,7 @@ class Run {
   bool choose() {
     parts_.clear();
     std::size_t num_open = 0;
-    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+    for (std::size_t i = 0; i < prompts_.tokens.size(); ++i) {
       if (remaining(i) > 0) {
         open_[num_open++] = i;
       }
@@ -159,7 +167,8 @@ class Run {
 
   void add_part(std::size_t i) {
     KvSequence& sequence = sequences_[i];
-    const std::int32_t left = remaining(i);
+    const std::int32_t unseen = prompts_.first_rows[i] - sequence.length();  // tokens without rows
+    const std::int32_t left = unseen > 0 ? unseen : remaining(i);
     if (how_.forks && sequence.length() > 0 &&
         sequence.length() + 2 <= model_.config().context_length && dice_.flip()) {
       auto twin = std::make_unique<KvSequence>(sequence.fork());
@@ -182,7 +191,7 @@ class Run {
         part.kept = 1 + dice_.below(std::min(left, 1 + dice_.below(40)));
         break;
     }
-    const auto first = prompts_[i].begin() + sequence.length();
+    const auto first = prompts_.tokens[i].begin() + sequence.length();
     part.tokens.assign(first, first + part.kept);
     if (how_.rollbacks) {
       for (std::int32_t extra = dice_.below(5);
@@ -192,7 +201,9 @@ class Run {
         part.tokens.push_back(any_token());
       }
     }
-    if (how_.few_rows) {
+    if (unseen > 0) {
+      part.logits = Span::Logits::kNone;
+    } else if (how_.few_rows) {
       constexpr std::array kKinds{Span::Logits::kNone, Span::Logits::kLast, Span::Logits::kAll};
       part.logits = kKinds[static_cast<std::size_t>(dice_.below(3))];
     }
@@ -308,14 +319,42 @@ Permutation mixed_permutation(Dice& dice, int index, int max_threads) {
   return out;
 }
 
-Prompts make_prompts(std::int32_t vocab_size, std::int32_t context, std::uint64_t seed) {
-  Dice dice(seed ^ 0x70726f6d707473u);
-  Prompts out;
-  for (const std::int32_t length : {33, 1, 47, 17, 64}) {
-    auto& prompt = out.emplace_back();
-    for (std::int32_t i = 0; i < std::min(length, context); ++i) {
-      prompt.push_back(dice.below(vocab_size));
+constexpr std::int32_t kLongestWindow = 1024;
+constexpr std::int32_t kTokensPastWindow = 3 * kPageTokens + 1;
+
+// 0: no layer has a window.
+std::int32_t smallest_window(const ModelConfig& config) {
+  std::int32_t out = 0;
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.window > 0 && (out == 0 || layer.window < out)) {
+      out = layer.window;
     }
+  }
+  return out;
+}
+
+Prompts make_prompts(const ModelConfig& config, const InvarianceOptions& options) {
+  Dice dice(options.seed ^ 0x70726f6d707473u);
+  const auto made = [&](std::int32_t length) {
+    std::vector<std::int32_t> prompt;
+    for (std::int32_t i = 0; i < std::min(length, config.context_length); ++i) {
+      prompt.push_back(dice.below(config.vocab_size));
+    }
+    return prompt;
+  };
+  Prompts out;
+  for (const auto& prompt : options.prompts) {
+    out.add(prompt, 0);
+  }
+  if (options.prompts.empty()) {
+    for (const std::int32_t length : {33, 1, 47, 17, 64}) {
+      out.add(made(length), 0);
+    }
+  }
+  const std::int32_t window = smallest_window(config);
+  if ((options.prompts.empty() || options.adds_window_prompt) && window > 0 &&
+      window <= kLongestWindow && window + kTokensPastWindow <= config.context_length) {
+    out.add(made(window + kTokensPastWindow), window - 1);
   }
   return out;
 }
@@ -338,10 +377,11 @@ std::optional<InvarianceDifference> compare(std::span<const float> expected,
 }
 
 Status check_prompts(const Prompts& prompts, const ModelConfig& config) {
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    if (prompts[i].empty() || prompts[i].size() > static_cast<std::size_t>(config.context_length)) {
+  for (std::size_t i = 0; i < prompts.tokens.size(); ++i) {
+    const std::size_t length = prompts.tokens[i].size();
+    if (length == 0 || length > static_cast<std::size_t>(config.context_length)) {
       return fail(ErrorCode::kInvalidArgument,
-                  "prompt {} has {} tokens, must be in [1, {}] (the context)", i, prompts[i].size(),
+                  "prompt {} has {} tokens, must be in [1, {}] (the context)", i, length,
                   config.context_length);
     }
   }
@@ -368,12 +408,10 @@ Result<bool> run_all(const Model& model, const Permutation& how, const Prompts& 
 Result<InvarianceReport> verify_invariance(const Model& model, const InvarianceOptions& options) {
   TRINE_TRY(select_isa_level());
   const ModelConfig& config = model.config();
-  const Prompts prompts = options.prompts.empty()
-                              ? make_prompts(config.vocab_size, config.context_length, options.seed)
-                              : options.prompts;
+  const Prompts prompts = make_prompts(config, options);
   TRINE_TRY(check_prompts(prompts, config));
   const auto width = static_cast<std::size_t>(config.vocab_size);
-  std::vector<std::vector<float>> reference(prompts.size());
+  std::vector<std::vector<float>> reference(prompts.tokens.size());
   const Permutation alone{.name = "reference", .isa = isa_level()};
   TRINE_TRY(run_all(model, alone, prompts, options, options.seed,
                     [&](std::size_t sequence, std::int32_t, std::span<const float> row) {
@@ -396,8 +434,9 @@ Result<InvarianceReport> verify_invariance(const Model& model, const InvarianceO
     const Permutation& how = permutations[p];
     const RowSink sink = [&](std::size_t sequence, std::int32_t position,
                              std::span<const float> row) {
-      const auto expected = std::span<const float>(reference[sequence])
-                                .subspan(static_cast<std::size_t>(position) * width, width);
+      const auto row_idx = static_cast<std::size_t>(position - prompts.first_rows[sequence]);
+      const auto expected =
+          std::span<const float>(reference[sequence]).subspan(row_idx * width, width);
       ++report.num_rows;
       report.num_values += static_cast<std::int64_t>(width);
       report.difference = compare(expected, row);

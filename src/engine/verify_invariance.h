@@ -25,6 +25,10 @@ struct InvarianceOptions {
   // Token ids. When empty, prompts of several lengths are made from the seed. The reference keeps
   // one row of V floats per token.
   std::vector<std::vector<std::int32_t>> prompts = {};
+  // One more prompt that passes the smallest sliding window of the model by a few pages, where the
+  // window is at most 1024 and the context allows it; always so when `prompts` is empty. Only its
+  // last rows are compared: those before the window's end would take time and memory for nothing.
+  bool adds_window_prompt = false;
   std::uint64_t seed = 1;
   int num_mixed = 12;   // random mixtures after the single permutations
   int max_threads = 0;  // 0 = usable cores, at least 2

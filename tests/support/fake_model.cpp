@@ -28,6 +28,11 @@ FakeModel::FakeModel(Options options) : options_(std::move(options)) {
   config_.context_length = options_.context_length;
   config_.num_layers = 1;
   config_.eos_ids = options_.eos_ids;
+  if (options_.window > 0) {
+    LayerConfig layer;
+    layer.window = options_.window;
+    config_.layers.push_back(layer);
+  }
 }
 
 KvGeometry FakeModel::kv_geometry(DType kv_dtype) const {

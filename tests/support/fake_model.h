@@ -21,6 +21,7 @@ class FakeModel : public Model {
   struct Options {
     std::int32_t vocab_size = 64;
     std::int32_t context_length = 512;
+    std::int32_t window = 0;  // that the config states; rows see everything
     // Favours a token after a history (the logit 40 beside hashes in [0, 4)): scripts an answer.
     std::function<std::optional<std::int32_t>(std::span<const std::int32_t> history)> script = {};
     // Changes rows before they are returned; for models that break a rule.

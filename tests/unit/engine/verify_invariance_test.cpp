@@ -1,5 +1,7 @@
 #include "engine/verify_invariance.h"
 
+#include <atomic>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,6 +44,46 @@ TEST(VerifyInvariance, MakesItsOwnPrompts) {
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_FALSE(report->difference.has_value());
   EXPECT_EQ(report->seed, 5u);
+}
+
+TEST(VerifyInvariance, PassesTheSmallestWindow) {
+  // The fault shows behind the window only.
+  const auto report_of = [](std::int32_t context) {
+    const FakeModel model({.context_length = context,
+                           .window = 100,
+                           .spoil = [](std::span<const Span> spans, std::vector<float>& logits) {
+                             if (spans.size() == 1 && spans[0].tokens.size() == 1 &&
+                                 spans[0].sequence->length() >= 100 && !logits.empty()) {
+                               logits[3] += 1.0f;
+                             }
+                           }});
+    InvarianceOptions options = small_options();
+    options.adds_window_prompt = true;
+    return verify_invariance(model, options);
+  };
+  const auto report = report_of(512);
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  ASSERT_TRUE(report->difference.has_value());
+  EXPECT_EQ(report->difference->permutation, "one token at a time");
+  EXPECT_EQ(report->difference->sequence, 3);
+  EXPECT_EQ(report->difference->position, 100);
+  EXPECT_FALSE(report_of(110)->difference.has_value());  // no room behind the window
+}
+
+TEST(VerifyInvariance, EndsWhenCancelled) {
+  const FakeModel model({});
+  std::atomic<bool> cancel{false};
+  InvarianceOptions options = small_options();
+  options.cancel = &cancel;
+  int calls = 0;
+  options.progress = [&](std::string_view, bool) {
+    ++calls;
+    cancel.store(true);
+  };
+  const auto report = verify_invariance(model, options);
+  ASSERT_FALSE(report.has_value());
+  EXPECT_EQ(report.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(VerifyInvariance, FindsLogitsThatDependOnTheBatch) {
