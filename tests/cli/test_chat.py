@@ -227,6 +227,7 @@ class Terminal(Case):
         self.send("/clear\r")
         self.send("Hi\r")
         self.wait_for("tokens/s")
+        self.wait_for("> ")  # a Ctrl-D before the prompt goes to the terminal, not to the editor
         self.send("\x04")
         self.assertEqual(self.wait_exit(), 0)
 
