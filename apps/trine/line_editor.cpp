@@ -36,35 +36,35 @@ void restore_mode() {
   ::tcsetattr(STDIN_FILENO, TCSADRAIN, &saved_mode);
 }
 
-class RawMode {
+// Between lines: bytes arrive unchanged and without echo, so that what is typed ahead, an Enter or
+// a Ctrl-D included, is what the editor reads later; Ctrl-C is a signal, which stops the answer.
+// While a line is edited Ctrl-C is a byte as well.
+void set_raw_mode(bool editing) {
+  termios raw = saved_mode;
+  raw.c_iflag &= ~static_cast<tcflag_t>(BRKINT | ICRNL | INPCK | ISTRIP | IXON);
+  raw.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN);
+  if (editing) {
+    raw.c_lflag &= ~static_cast<tcflag_t>(ISIG);
+  }
+  raw.c_cc[VMIN] = 1;
+  raw.c_cc[VTIME] = 0;
+  ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+}
+
+class EditingMode {
  public:
-  RawMode() {
-    active_ = ::tcgetattr(STDIN_FILENO, &saved_mode) == 0;
-    if (!active_) {
-      return;
-    }
-    termios raw = saved_mode;
-    raw.c_iflag &= ~static_cast<tcflag_t>(BRKINT | ICRNL | INPCK | ISTRIP | IXON);
-    raw.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN | ISIG);
-    raw.c_cc[VMIN] = 1;
-    raw.c_cc[VTIME] = 0;
-    set_exit_hook(restore_mode);
-    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+  EditingMode() {
+    set_raw_mode(true);
     write_terminal(kPasteOn);
   }
 
-  ~RawMode() {
-    if (active_) {
-      restore_mode();
-      set_exit_hook(nullptr);
-    }
+  ~EditingMode() {
+    write_terminal(kPasteOff);
+    set_raw_mode(false);
   }
 
-  RawMode(const RawMode&) = delete;
-  RawMode& operator=(const RawMode&) = delete;
-
- private:
-  bool active_ = false;
+  EditingMode(const EditingMode&) = delete;
+  EditingMode& operator=(const EditingMode&) = delete;
 };
 
 int terminal_columns() {
@@ -91,7 +91,18 @@ int fill(std::string& buffer) {
 LineEditor::LineEditor() {
   const char* term = std::getenv("TERM");
   interactive_ = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 && term != nullptr &&
-                 std::string_view(term) != "dumb";
+                 std::string_view(term) != "dumb" && ::tcgetattr(STDIN_FILENO, &saved_mode) == 0;
+  if (interactive_) {
+    set_exit_hook(restore_mode);
+    set_raw_mode(false);
+  }
+}
+
+LineEditor::~LineEditor() {
+  if (interactive_) {
+    restore_mode();
+    set_exit_hook(nullptr);
+  }
 }
 
 LineEditor::Outcome LineEditor::read(std::string_view prompt, std::string& line) {
@@ -124,7 +135,7 @@ LineEditor::Outcome LineEditor::read_plain(std::string& line) {
 }
 
 LineEditor::Outcome LineEditor::read_terminal(std::string_view prompt, std::string& line) {
-  const RawMode raw;
+  const EditingMode editing;
   core_.reset();
   write_terminal(core_.draw(prompt, terminal_columns()));
   while (true) {

@@ -2,7 +2,8 @@
 // plain otherwise.
 //
 // On a terminal the prompt and the echo go to stderr, so that stdout holds answers only. The
-// terminal is in raw mode during read() only. Thread rule: main thread.
+// terminal is in raw mode, without echo, for the editor's life; Ctrl-C is a signal except during
+// read(). One editor at a time. Thread rule: main thread.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,9 @@ class LineEditor {
   enum class Outcome : std::uint8_t { kLine, kInterrupted, kEndOfInput };
 
   LineEditor();
+  ~LineEditor();
+  LineEditor(const LineEditor&) = delete;
+  LineEditor& operator=(const LineEditor&) = delete;
 
   // Editing is on: stdin and stderr are terminals and TERM is not "dumb".
   bool interactive() const { return interactive_; }
