@@ -3,6 +3,8 @@
 
 Usage: pull_test.py TRINE_BINARY [unittest arguments]. Standard library only; loopback only; writes only below a
 temporary directory.
+
+Length: one server and one set of helpers serve every case, and a case is read beside its neighbours.
 """
 
 import base64
