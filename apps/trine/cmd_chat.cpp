@@ -297,6 +297,10 @@ Status Chat::save(const std::string& path) const {
   if (path.empty()) {
     return fail(ErrorCode::kInvalidArgument, "/save: a file name is missing");
   }
+  if (path == "-") {
+    return fail(ErrorCode::kInvalidArgument,
+                "/save -: standard output holds the answers; name a file (./- for one called -)");
+  }
   const std::string text = state_.to_json();
   TRINE_TRY_ASSIGN(OutputFile out, OutputFile::create(path));
   TRINE_TRY(out.write(std::as_bytes(std::span<const char>(text))));
@@ -308,6 +312,10 @@ Status Chat::save(const std::string& path) const {
 Status Chat::load(const std::string& path) {
   if (path.empty()) {
     return fail(ErrorCode::kInvalidArgument, "/load: a file name is missing");
+  }
+  if (path == "-") {
+    return fail(ErrorCode::kInvalidArgument,
+                "/load -: standard input holds the questions; name a file (./- for one called -)");
   }
   TRINE_TRY_ASSIGN(const std::string text, read_file(path));
   Status loaded = state_.from_json(text);

@@ -16,7 +16,22 @@ using Json = nlohmann::ordered_json;
 Result<std::string> read_prompt(const CommandContext& context) {
   const bool given = context.arguments().size() > 1 || context.settings().has("prompt");
   TRINE_TRY_ASSIGN(std::string text, read_text(context, 1));
-  return given ? text : without_final_newline(std::move(text));
+  if (!given) {
+    text = without_final_newline(std::move(text));
+  }
+  if (text.empty() && interrupted()) {
+    return fail(ErrorCode::kCancelled, "interrupted while reading the prompt");
+  }
+  // With --raw an empty text that was asked for means: go on from the begin token.
+  if (text.empty() && !(given && context.settings().flag("raw"))) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the prompt is empty; give it as an argument, with --prompt, --file FILE or on "
+                "standard input{}",
+                given ? "; --raw takes an empty one" : "");
+  }
+  TRINE_TRY(check_text(text, "the prompt"));
+  TRINE_TRY(check_text(context.settings().maybe_text("system").value_or(""), "--system"));
+  return text;
 }
 
 // Through the chat template when the model has one, unless --raw.

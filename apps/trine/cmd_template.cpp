@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 // JSON that the user gave: its faults are usage errors, unlike those of a model's files.
 Result<Json> read_json(const std::string& path) {
   TRINE_TRY_ASSIGN(const std::string text, read_file(path));
-  auto parsed = parse_json(text);
+  auto parsed = parse_json(text, {.refuse_big_integers = true});
   if (!parsed.has_value()) {
     return fail(ErrorCode::kInvalidArgument, "{}: {}", path, parsed.error().message);
   }

@@ -147,6 +147,10 @@ Result<ModelConfig> read_config(const fs::path& folder, const OpenedCheckpoint& 
   return model_config_from_hf(hf);
 }
 
+fs::path config_file(const fs::path& folder, const ModelDescription& model) {
+  return model.checkpoint.gguf.has_value() ? fs::path(model.path) : folder / "config.json";
+}
+
 std::uint64_t unsigned_of(std::int64_t value) {
   return static_cast<std::uint64_t>(value);
 }
@@ -208,7 +212,7 @@ Result<ModelDescription> describe_model(const std::string& path, std::int64_t co
   Result<ModelConfig> config = read_config(folder, out.checkpoint);
   if (!config.has_value()) {
     // Describing what cannot be run is half of what this is for.
-    out.unsupported = std::move(config).error();
+    out.unsupported = std::move(config).error().with_context(config_file(folder, out).string());
     return out;
   }
   if (context > config->context_length) {

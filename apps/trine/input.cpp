@@ -9,6 +9,7 @@
 
 #include "apps/trine/interrupt.h"
 #include "options/option.h"
+#include "text/unicode.h"
 
 namespace trine::app {
 
@@ -25,8 +26,9 @@ class Input {
     }
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-      return fail(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument, "{}: {}",
-                  path, std::strerror(errno));
+      const bool missing = errno == ENOENT || errno == ENOTDIR;
+      return fail(missing ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument, "{}: {}", path,
+                  std::strerror(errno));
     }
     return Input(fd, path);
   }
@@ -158,34 +160,41 @@ Result<std::vector<std::int32_t>> ids_of_argument(const std::string& argument,
 }
 
 Result<std::vector<std::int32_t>> parse_ids(std::string_view text, std::string_view where) {
-  constexpr std::string_view kBetween = ", \t\r\n";
+  constexpr std::string_view kBlanks = " \t\r\n";
   const auto trim = [&](std::string_view edge) {
     const std::size_t first = text.find_first_not_of(edge);
     text = first == std::string_view::npos
                ? std::string_view()
                : text.substr(first, text.find_last_not_of(edge) - first + 1);
   };
-  trim(" \t\r\n");
+  trim(kBlanks);
   if (text.size() >= 2 && text.front() == '[' && text.back() == ']') {
     text = text.substr(1, text.size() - 2);
   }
+  trim(kBlanks);
   std::vector<std::int32_t> ids;
-  while (true) {
-    const std::size_t begin = text.find_first_not_of(kBetween);
-    if (begin == std::string_view::npos) {
-      return ids;
-    }
-    text.remove_prefix(begin);
-    const std::string_view word = text.substr(0, text.find_first_of(kBetween));
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find_first_of(", \t\r\n"));
     std::int32_t id = 0;
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || stop != word.data() + word.size() || id < 0) {
-      return fail(ErrorCode::kInvalidArgument, "{}: entry {} is '{}', not a token id", where,
-                  ids.size() + 1, word.substr(0, 40));
+      return fail(ErrorCode::kInvalidArgument, "{}: entry {} is {}, not a token id", where,
+                  ids.size() + 1, word.empty() ? "empty" : fmt::format("'{}'", word.substr(0, 40)));
     }
     ids.push_back(id);
     text.remove_prefix(word.size());
+    // Between two ids stand blanks, one comma, or both.
+    trim(kBlanks);
+    if (text.starts_with(',')) {
+      text.remove_prefix(1);
+      trim(kBlanks);
+      if (text.empty()) {
+        return fail(ErrorCode::kInvalidArgument, "{}: entry {} is empty, not a token id", where,
+                    ids.size() + 1);
+      }
+    }
   }
+  return ids;
 }
 
 Status for_each_line(const std::string& path,
@@ -227,6 +236,10 @@ Status for_each_line(const std::string& path,
     }
   }
   return buffer.empty() ? Status() : take(buffer);
+}
+
+Status check_text(std::string_view text, std::string_view what) {
+  return text::check_utf8(text, what);
 }
 
 std::string without_final_newline(std::string text) {

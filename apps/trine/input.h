@@ -40,6 +40,8 @@ Status for_each_line(const std::string& path,
                      const std::function<Status(std::string_view line)>& line);
 
 // Drops one final line end, as shells add it to what they pipe.
+// Text from the command line must be UTF-8. Errors: invalid_argument, which names `what`.
+Status check_text(std::string_view text, std::string_view what);
 std::string without_final_newline(std::string text);
 
 }  // namespace trine::app

@@ -137,17 +137,34 @@ Result<int> run_command(const Command& command, const std::vector<std::string>& 
   return command.run(context);
 }
 
-tl::unexpected<Error> unknown_command(const std::string& name) {
+std::vector<std::string> command_names() {
   std::vector<std::string> names = {"help"};
   for (const Command* command : commands()) {
     if (!command->hidden) {
       names.emplace_back(command->name);
     }
   }
-  const std::string guess = options::nearest(name, names);
+  return names;
+}
+
+tl::unexpected<Error> unknown_command(const std::string& name) {
+  const std::string guess = options::nearest(name, command_names());
   return fail(ErrorCode::kInvalidArgument,
               "unknown command '{}'{}; `trine --help` lists the commands", name,
               guess.empty() ? "" : fmt::format(", did you mean '{}'?", guess));
+}
+
+tl::unexpected<Error> unknown_help_word(const std::string& word) {
+  const std::vector<std::string> names = command_names();
+  const std::string guess = options::nearest(word, names);
+  std::string list;
+  for (const std::string& name : names) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              "no command or option matches '{}'{}; the commands are {}; `trine COMMAND --help` "
+              "lists the options of one",
+              word, guess.empty() ? "" : fmt::format(", did you mean '{}'?", guess), list);
 }
 
 Result<int> help_command(const std::vector<std::string>& args) {
@@ -165,7 +182,7 @@ Result<int> help_command(const std::vector<std::string>& args) {
   }
   const std::string found = search_help(args[0]);
   if (found.empty()) {
-    return unknown_command(args[0]);
+    return unknown_help_word(args[0]);
   }
   write_out(found);
   return 0;

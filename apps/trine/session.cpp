@@ -80,6 +80,57 @@ Result<sampling::SamplingParams> sampling_params(const options::Settings& settin
   return out;
 }
 
+// The engine's errors speak of the fields of a request; people here gave flags. Only whole words
+// outside of dashes and quotes are fields: values in these messages are numbers.
+Error with_flag_names(Error error) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"max_tokens", "--max-tokens"},
+      {"min_tokens", "--min-tokens"},
+      {"logit_bias", "--logit-bias"},
+      {"bad_words", "--bad-words"},
+      {"stop_ids", "--stop-ids"},
+      {"step_tokens", "--step-tokens"},
+      {"context_tokens", "--ctx"},
+      {"top_k", "--top-k"},
+      {"top_p", "--top-p"},
+      {"min_p", "--min-p"},
+      {"typical_p", "--typical-p"},
+      {"repetition_penalty", "--repetition-penalty"},
+      {"presence_penalty", "--presence-penalty"},
+      {"frequency_penalty", "--frequency-penalty"},
+      {"kv_dtype", "--kv"},
+      {"raise the context", "raise --ctx"}};
+  const auto is_word = [](char c) {
+    return c == '_' || c == '-' || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  };
+  for (const auto& [field, flag] : kNames) {
+    for (std::size_t at = error.message.find(field); at != std::string::npos;
+         at = error.message.find(field, at)) {
+      const std::size_t end = at + field.size();
+      const bool whole = (at == 0 || !is_word(error.message[at - 1])) &&
+                         (end == error.message.size() || !is_word(error.message[end]));
+      if (whole) {
+        error.message.replace(at, field.size(), flag);
+        at += flag.size();
+      } else {
+        at = end;
+      }
+    }
+  }
+  return error;
+}
+
+Status check_stops(const std::vector<std::string>& stops) {
+  for (std::size_t i = 0; i < stops.size(); ++i) {
+    const std::string name = stops.size() == 1 ? "--stop" : fmt::format("--stop, text {}", i + 1);
+    if (stops[i].empty()) {
+      return fail(ErrorCode::kInvalidArgument, "{}: empty, at least one character needed", name);
+    }
+    TRINE_TRY(check_text(stops[i], name));
+  }
+  return {};
+}
+
 // Collects the events of one request.
 class Collector {
  public:
@@ -150,7 +201,11 @@ Result<Session> Session::open(CommandContext& context, std::int32_t max_answers)
   std::sort(eos.begin(), eos.end());
   eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
   options.eos_ids = std::move(eos);
-  TRINE_TRY_ASSIGN(out.engine_, Engine::create(out.bundle_.model, out.tokenizer_, options));
+  auto engine = Engine::create(out.bundle_.model, out.tokenizer_, options);
+  if (!engine.has_value()) {
+    return tl::unexpected(with_flag_names(std::move(engine).error()));
+  }
+  out.engine_ = *std::move(engine);
   options.context_tokens = out.engine_->context_tokens();
   out.options_ = std::move(options);
   return out;
@@ -170,6 +225,7 @@ Result<GenerationRequest> Session::request(std::vector<std::int32_t> prompt,
     out.max_tokens = static_cast<std::int32_t>(*max_tokens);
   }
   out.stop = settings.list("stop");
+  TRINE_TRY(check_stops(out.stop));
   out.include_stop = settings.flag("include-stop");
   for (const std::string& text : settings.list("stop-ids")) {
     TRINE_TRY_ASSIGN(const std::vector<std::int32_t> ids, parse_ids(text, "--stop-ids"));
@@ -231,15 +287,17 @@ Result<Generation> Session::generate(
   Generation out;
   out.answers.resize(static_cast<std::size_t>(request.n));
   std::optional<Error> error;
-  TRINE_TRY_ASSIGN(const RequestId id,
-                   engine_->submit(std::move(request), Collector(out, error, on_text)));
+  const Result<RequestId> id = engine_->submit(std::move(request), Collector(out, error, on_text));
+  if (!id.has_value()) {
+    return tl::unexpected(with_flag_names(id.error()));
+  }
   while (engine_->step()) {
     if (!output_ok()) {
-      engine_->cancel(id);
+      engine_->cancel(*id);
     }
   }
   if (error.has_value()) {
-    return tl::unexpected(*std::move(error));
+    return tl::unexpected(with_flag_names(*std::move(error)));
   }
   return out;
 }

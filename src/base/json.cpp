@@ -24,9 +24,18 @@ class StrictBuilder {
 
   bool number_integer(Json::number_integer_t value) { return add(Json(value)); }
 
-  bool number_unsigned(Json::number_unsigned_t value) { return add(Json(value)); }
+  bool number_unsigned(Json::number_unsigned_t value) {
+    if (value > static_cast<std::uint64_t>(INT64_MAX) && limits_.refuse_big_integers) {
+      return refuse_integer(std::to_string(value));
+    }
+    return add(Json(value));
+  }
 
-  bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
+  // The parser sends integers beyond 64 bits here.
+  bool number_float(Json::number_float_t value, const Json::string_t& text) {
+    if (limits_.refuse_big_integers && text.find_first_of(".eE") == std::string::npos) {
+      return refuse_integer(text);
+    }
     return add(Json(value));
   }
 
@@ -72,6 +81,26 @@ class StrictBuilder {
     std::unordered_set<std::string> keys;
     std::string pending_key;
   };
+
+  // Where the parser is: messages[0].id
+  std::string place() const {
+    std::string out;
+    for (const Frame& frame : frames_) {
+      if (frame.value.is_object()) {
+        out += fmt::format("{}{}", out.empty() ? "" : ".", frame.pending_key.substr(0, 80));
+      } else {
+        out += fmt::format("[{}]", frame.value.size());
+      }
+    }
+    return out.empty() ? "the value" : out;
+  }
+
+  bool refuse_integer(std::string_view digits) {
+    error_ =
+        fmt::format("{} is {}{}, integers must be in [{}, {}]; write it as a string", place(),
+                    digits.substr(0, 40), digits.size() > 40 ? "..." : "", INT64_MIN, INT64_MAX);
+    return false;
+  }
 
   bool open(Json value) {
     if (frames_.size() >= static_cast<std::size_t>(limits_.max_depth)) {

@@ -15,11 +15,15 @@ namespace trine {
 struct JsonLimits {
   int max_depth = 64;
   std::size_t max_bytes = std::size_t{512} << 20;
+  // An integer beyond 64 bits with a sign: false makes it a double, as files want that write 10^30
+  // for "no limit"; true is for text that is shown again, where digits must not get lost.
+  bool refuse_big_integers = false;
 };
 
 // Parses one JSON text. Refuses, with the byte offset: bad syntax, invalid UTF-8, lone surrogates,
 // NaN and Infinity literals, numbers outside double range, duplicate object keys, nesting beyond
-// `max_depth`, and anything after the value. Key order is kept (ordered_json).
+// `max_depth`, and anything after the value; big integers by their place when `limits` says so. Key
+// order is kept (ordered_json).
 Result<nlohmann::ordered_json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace trine

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "engine/engine_impl.h"
+#include "platform/cpu.h"
 
 namespace trine {
 
@@ -106,6 +108,13 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
   TRINE_TRY_ASSIGN(
       impl->pool,
       PagePool::create(geometry, static_cast<std::int32_t>(pages_for(impl->options.kv_tokens))));
+  log::debug(
+      "engine: kernels {}, {} threads, context of {} tokens, kv cache in {} of {} pages of {} "
+      "tokens, {} bytes at most, {} end tokens",
+      isa_level_name(isa_level()), impl->team->num_threads(), impl->options.context_tokens,
+      dtype_info(geometry.dtype).name, impl->pool->num_pages(), kPageTokens,
+      std::int64_t{impl->pool->num_pages()} * geometry.checked_page_bytes().value_or(0),
+      impl->eos_ids.size());
   impl->workspace = model->make_workspace();
   impl->model = std::move(model);
   impl->tokenizer = std::move(tokenizer);

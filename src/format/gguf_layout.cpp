@@ -76,7 +76,9 @@ Result<std::uint64_t> tensor_bytes(DType dtype, std::span<const std::int64_t> di
   std::uint64_t elems = 1;
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] <= 0) {
-      return fail(ErrorCode::kCorruptData, "dimension {} is {}, wanted at least 1", i, dims[i]);
+      // The file's field is unsigned.
+      return fail(ErrorCode::kCorruptData, "dimension {} is {}, wanted 1 to {}", i,
+                  static_cast<std::uint64_t>(dims[i]), INT64_MAX);
     }
     const auto product = checked_mul(elems, static_cast<std::uint64_t>(dims[i]));
     if (!product.has_value() || *product > INT64_MAX) {

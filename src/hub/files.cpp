@@ -184,8 +184,9 @@ Result<std::string> sha256_file(const std::filesystem::path& path, CancelFlag ca
 Result<std::string> read_small_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) {
-    return fail(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
-                "{}: cannot read: {}", path.string(), std::strerror(errno));
+    const bool missing = errno == ENOENT || errno == ENOTDIR;
+    return fail(missing ? ErrorCode::kNotFound : ErrorCode::kUnavailable, "{}: cannot read: {}",
+                path.string(), std::strerror(errno));
   }
   std::string text;
   std::vector<char> buffer(64 * 1024);

@@ -487,22 +487,36 @@ Status apply_gemma(Keys& keys, ModelConfig& config) {
   return keys.status();
 }
 
-void read_special_ids(const GgufMetadata& metadata, ModelConfig& config) {
-  const auto id = [&metadata](std::string_view key) -> std::int32_t {
-    const auto value = metadata.has(key)
-                           ? metadata.get_uint(key, static_cast<std::uint64_t>(kMaxHfVocab))
-                           : Result<std::uint64_t>(UINT64_MAX);
-    return value.has_value() && *value != UINT64_MAX ? static_cast<std::int32_t>(*value) : -1;
-  };
-  config.bos_id = id("tokenizer.ggml.bos_token_id");
+// -1: the file names none, or by one of the two values that some converters write for it.
+Result<std::int32_t> special_id(const GgufMetadata& metadata, std::string_view key,
+                                std::int32_t vocab_size) {
+  if (!metadata.has(key)) {
+    return -1;
+  }
+  TRINE_TRY_ASSIGN(const std::int64_t id, metadata.get_int(key));
+  if (id == -1 || id == std::numeric_limits<std::uint32_t>::max()) {
+    return -1;
+  }
+  if (id < 0 || id >= vocab_size) {
+    return fail(ErrorCode::kCorruptData,
+                "metadata key {} = {}: not in the vocabulary of {} tokens, [0, {})", key, id,
+                vocab_size, vocab_size);
+  }
+  return static_cast<std::int32_t>(id);
+}
+
+Status read_special_ids(const GgufMetadata& metadata, ModelConfig& config) {
+  TRINE_TRY_ASSIGN(config.bos_id,
+                   special_id(metadata, "tokenizer.ggml.bos_token_id", config.vocab_size));
   for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                      "tokenizer.ggml.eom_token_id"}) {
-    const std::int32_t value = id(key);
+    TRINE_TRY_ASSIGN(const std::int32_t value, special_id(metadata, key, config.vocab_size));
     if (value >= 0 &&
         std::find(config.eos_ids.begin(), config.eos_ids.end(), value) == config.eos_ids.end()) {
       config.eos_ids.push_back(value);
     }
   }
+  return {};
 }
 
 }  // namespace
@@ -557,7 +571,7 @@ Result<ModelConfig> model_config_from_gguf(const GgufFile& file) {
                 keys.name("final_logit_softcapping"));
   }
   TRINE_TRY(keys.status());
-  read_special_ids(file.metadata, config);
+  TRINE_TRY(read_special_ids(file.metadata, config));
   return config;
 }
 

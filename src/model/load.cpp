@@ -1,9 +1,11 @@
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
 #include <utility>
 
+#include "base/log.h"
 #include "format/hf_config.h"
 #include "format/open.h"
 #include "model/config_sources.h"
@@ -54,10 +56,27 @@ Result<ModelConfig> read_config(const std::string& path, const OpenedCheckpoint&
   return in_file(file.string(), model_config_from_hf(hf));
 }
 
+void log_load(const std::string& path, const OpenedCheckpoint& checkpoint,
+              const ModelConfig& config, std::chrono::steady_clock::time_point start) {
+  std::size_t bytes = 0;
+  for (const TensorInfo& tensor : checkpoint.weights().tensors()) {
+    bytes += tensor.data.size();
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  log::debug(
+      "loaded {}: {}, {} with {} layers, {} tensors of {} bytes, context of {} tokens, {:.1f} ms",
+      path,
+      checkpoint.gguf.has_value() ? fmt::format("GGUF v{}", checkpoint.gguf->version)
+                                  : std::string("safetensors"),
+      config.family, config.num_layers, checkpoint.weights().tensors().size(), bytes,
+      config.context_length, took.count());
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                                                  const LoadOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
   TRINE_TRY_ASSIGN(OpenedCheckpoint opened, open_checkpoint(path));
   const auto checkpoint = std::make_shared<const OpenedCheckpoint>(std::move(opened));
   TRINE_TRY_ASSIGN(ModelConfig config, read_config(path, *checkpoint));
@@ -73,6 +92,9 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                      : bind_hf_weights(checkpoint->weights(), config);
   if (!weights.has_value()) {
     return tl::unexpected<Error>(std::move(weights).error().with_context(path));
+  }
+  if (log::level() <= log::Level::kDebug) {
+    log_load(path, *checkpoint, config, start);
   }
   return std::make_shared<const Decoder>(std::move(config), *std::move(weights), checkpoint);
 }

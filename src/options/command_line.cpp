@@ -15,6 +15,11 @@ std::string flag_name(const Option& option) {
   return "--" + std::string(option.name);
 }
 
+std::string shown_value(std::string_view text) {
+  constexpr std::size_t kShown = 40;
+  return fmt::format("'{}{}'", text.substr(0, kShown), text.size() > kShown ? "..." : "");
+}
+
 struct Arguments {
   std::vector<std::string> flags;  // and positionals among them
   std::vector<std::string> rest;   // behind --
@@ -75,6 +80,12 @@ tl::unexpected<Error> unknown_flag(const std::string& arg,
 Result<Value> flag_value(const Option& option, const std::vector<std::string>& given) {
   if (option.type == Type::kBool) {
     return parse_value(option, given.back(), flag_name(option));
+  }
+  // Of a setting the last one counts, so that an alias can be overridden. The inputs of one call
+  // have no such use: one of two prompts would be lost unseen.
+  if (option.type == Type::kText && option.sources == Sources::kFlagOnly && given.size() > 1) {
+    return fail(ErrorCode::kInvalidArgument, "{} is given {} times, as {} and {}; give it once",
+                flag_name(option), given.size(), shown_value(given[0]), shown_value(given[1]));
   }
   if (option.type != Type::kList) {
     return parse_value(option, given.back(), flag_name(option));

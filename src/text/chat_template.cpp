@@ -94,10 +94,15 @@ Result<Json> shape_content(const Json& content, const Shape& shape, std::size_t 
 }
 
 // Arguments in the form the template wants; a text that is no JSON object stays text.
-Json shape_arguments(const Json& arguments, const Shape& shape) {
+Result<Json> shape_arguments(const Json& arguments, const Shape& shape) {
   if (arguments.is_string() && !shape.string_arguments) {
-    auto parsed = parse_json(arguments.get_ref<const std::string&>(), {.max_depth = 64});
-    return parsed.has_value() && parsed->is_object() ? std::move(*parsed) : arguments;
+    const auto& text = arguments.get_ref<const std::string&>();
+    const auto parsed = parse_json(text);
+    if (!parsed.has_value() || !parsed->is_object()) {
+      return arguments;
+    }
+    return parse_json(text,
+                      {.refuse_big_integers = true});  // as a double it would be shown rounded
   }
   if (arguments.is_object() && shape.string_arguments) {
     return Json(arguments.dump());
@@ -105,16 +110,23 @@ Json shape_arguments(const Json& arguments, const Shape& shape) {
   return arguments;
 }
 
-Json shape_tool_calls(const Json& calls, const Shape& shape) {
+Result<Json> shape_tool_calls(const Json& calls, const Shape& shape, std::size_t index) {
   Json out = calls;
-  if (out.is_array()) {
-    for (Json& call : out) {
-      if (call.is_object() && call.contains("function") && call["function"].is_object() &&
-          call["function"].contains("arguments")) {
-        Json& arguments = call["function"]["arguments"];
-        arguments = shape_arguments(arguments, shape);
-      }
+  if (!out.is_array()) {
+    return out;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    Json& call = out[i];
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object() ||
+        !call["function"].contains("arguments")) {
+      continue;
     }
+    auto shaped = shape_arguments(call["function"]["arguments"], shape);
+    if (!shaped.has_value()) {
+      return bad_input(fmt::format("messages[{}].tool_calls[{}].function.arguments: {}", index, i,
+                                   shaped.error().message));
+    }
+    call["function"]["arguments"] = *std::move(shaped);
   }
   return out;
 }
@@ -145,8 +157,10 @@ Result<Json> shape_message(const Json& message, const Shape& shape, std::size_t 
     }
     if (key == "content") {
       TRINE_TRY_ASSIGN(out[key], shape_content(value, shape, index));
+    } else if (key == "tool_calls") {
+      TRINE_TRY_ASSIGN(out[key], shape_tool_calls(value, shape, index));
     } else {
-      out[key] = key == "tool_calls" ? shape_tool_calls(value, shape) : value;
+      out[key] = value;
     }
   }
   if (reasoning != nullptr) {

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -118,6 +119,86 @@ class Case(unittest.TestCase):
             else:
                 value[key] = new
         return json.dumps(value)
+
+
+class Gguf:
+    """A GGUF v3 file made field by field: values are int (u32), float (f32), bool, str or lists of str, int (i32)."""
+
+    F32, F16, Q4_0, Q8_0 = 0, 1, 2, 8
+    BLOCKS = {F32: (1, 4), F16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34)}  # elements, bytes
+
+    def __init__(self, pairs, tensors):
+        """`tensors`: name -> (shape with the rows first, type); their bytes are zero."""
+        self.pairs = dict(pairs)
+        self.tensors = dict(tensors)
+
+    @staticmethod
+    def text(value):
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def value(self, value):
+        if isinstance(value, bool):
+            return struct.pack("<I?", 7, value)
+        if isinstance(value, int):
+            return struct.pack("<II", 4, value)
+        if isinstance(value, float):
+            return struct.pack("<If", 6, value)
+        if isinstance(value, str):
+            return struct.pack("<I", 8) + self.text(value)
+        kind, items = (8, [self.text(v) for v in value]) if isinstance(value[0], str) else (5, [struct.pack("<i", v) for v in value])
+        return struct.pack("<IIQ", 9, kind, len(items)) + b"".join(items)
+
+    def tensor_bytes(self, name):
+        shape, kind = self.tensors[name]
+        elems, size = self.BLOCKS[kind]
+        count = 1
+        for dim in shape:
+            count *= dim
+        return count // elems * size
+
+    def build(self):
+        out = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.pairs))
+        for key, value in self.pairs.items():
+            out += self.text(key) + self.value(value)
+        offset = 0
+        for name, (shape, kind) in self.tensors.items():
+            out += self.text(name) + struct.pack("<I", len(shape))
+            out += b"".join(struct.pack("<Q", dim) for dim in reversed(shape))
+            out += struct.pack("<IQ", kind, offset)
+            offset += -(-self.tensor_bytes(name) // 32) * 32
+        return out + bytes(-len(out) % 32) + bytes(offset)
+
+
+def tiny_gguf():
+    """A one-layer Llama of 8 tokens whose matrices are of three types."""
+    names = {"attn_q": (32, 32), "attn_k": (16, 32), "attn_v": (16, 32), "attn_output": (32, 32)}
+    mlp = {"ffn_gate": (64, 32), "ffn_up": (64, 32), "ffn_down": (32, 64)}
+    tensors = {"token_embd.weight": ((8, 32), Gguf.F16), "output_norm.weight": ((32,), Gguf.F32)}
+    for name in ("attn_norm", "ffn_norm"):
+        tensors[f"blk.0.{name}.weight"] = ((32,), Gguf.F32)
+    tensors.update({f"blk.0.{name}.weight": (shape, Gguf.Q8_0) for name, shape in names.items()})
+    tensors.update({f"blk.0.{name}.weight": (shape, Gguf.Q4_0) for name, shape in mlp.items()})
+    pairs = {
+        "general.architecture": "llama",
+        "llama.block_count": 1,
+        "llama.context_length": 64,
+        "llama.embedding_length": 32,
+        "llama.feed_forward_length": 64,
+        "llama.attention.head_count": 2,
+        "llama.attention.head_count_kv": 1,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.dimension_count": 16,
+        "llama.vocab_size": 8,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": ["<s>", "a", "b", "ab", "c", "d", "e", "</s>"],
+        "tokenizer.ggml.token_type": [3, 1, 1, 1, 1, 1, 1, 3],
+        "tokenizer.ggml.merges": ["a b"],
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 7,
+        "tokenizer.chat_template": "{{ messages[0].content }}",
+    }
+    return Gguf(pairs, tensors)
 
 
 def flags_of(case, command):

@@ -96,6 +96,8 @@ class Plain(Case):
             (["/undo"], 2, "empty"),
             (["/regen"], 2, "no answer"),
             (["/save"], 2, "file name"),
+            (["/save -"], 2, "/save -: standard output"),
+            (["/load -"], 2, "/load -: standard input"),
             (["/load " + self.path("nosuch.json")], 1, "nosuch.json"),
             (["/load " + self.path("bad.json", '[{"role": "tool", "content": "x"}]')], 2, "message 1"),
         ]:

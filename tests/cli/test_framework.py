@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import unittest
 
-from harness import BIN, SOURCE, Case, main
+from harness import BIN, MODEL, SOURCE, Case, main
 
 
 class Help(Case):
@@ -59,6 +59,51 @@ class UsageErrors(Case):
         self.bad(2, r"--seed: cannot use '-1'", "run", "m", "--seed", "-1")
         self.bad(2, r"--kv: cannot use 'q8', expected one of f16\|bf16\|f32", "run", "m", "--kv", "q8")
         self.bad(2, r"--threads", "run", "m", "--threads")
+
+    def test_a_missing_file_is_not_found_in_every_command(self):
+        # Usage errors are status 2; a file that is not there is status 1, whichever flag names it.
+        messages = self.path("m.json", "[]")
+        for gone in (self.path("gone"), self.path("file", "") + "/gone"):
+            for args in (
+                ("run", gone, "x"),
+                ("chat", gone),
+                ("show", gone),
+                ("logits", gone, "--tokens", "1", "--out", self.path("x.npy")),
+                ("verify", "invariance", gone),
+                ("pull", gone),
+                ("run", MODEL, "--file", gone),
+                ("tokenize", MODEL, "--file", gone),
+                ("tokenize", MODEL, "--jsonl", gone),
+                ("detokenize", MODEL, "--file", gone),
+                ("detokenize", MODEL, "--jsonl", gone),
+                ("detokenize", MODEL, "@" + gone),
+                ("template", MODEL, gone),
+                ("template", MODEL, messages, "--tools", gone),
+                ("template", MODEL, messages, "--template-args", gone),
+                ("logits", MODEL, "--tokens", "@" + gone, "--out", self.path("x.npy")),
+                ("verify", "invariance", MODEL, "--jsonl", gone),
+                ("pull", "hf:org/repo", "--hub-url", "http://127.0.0.1:9", "--token-file", gone),
+                ("run", MODEL, "x", "--config", gone),
+                ("pull", "smollm2-135m", "--catalogue", gone),
+            ):
+                self.bad(1, "gone", *args)
+                done = self.trine(*args, "--json")
+                self.assertEqual((done.code, done.json["error"]["code"]), (1, "not_found"), args)
+            self.bad(1, "gone", "chat", MODEL, stdin=f"/load {gone}\n")
+
+    def test_help_for_an_unknown_word_lists_what_there_is(self):
+        done = self.bad(2, "no command or option matches 'nosuchword'; the commands are .*tokenize", "help", "nosuchword")
+        for word in ("help", "run", "chat", "pull", "show", "verify", "completion"):
+            self.assertRegex(done.error, rf"\b{word}\b")
+        self.assertNotIn("options-page", done.error)
+        self.bad(2, "matches 'tokenise', did you mean 'tokenize'", "help", "tokenise")
+
+    def test_inputs_of_a_call_are_given_once(self):
+        self.bad(2, "--prompt is given 2 times, as 'a' and 'b'; give it once", "run", "m", "-p", "a", "-p", "b")
+        self.bad(2, "--file is given 3 times", "run", "m", "-f", "a", "-f", "b", "-f", "c")
+        # Of a setting the last one counts.
+        rows = self.ok("config", "show", "--json", "--top-k", "3", "--top-k", "4").json["options"]
+        self.assertEqual([row["value"] for row in rows if row["key"] == "sampling.top_k"], [4])
 
     def test_json_errors_are_json_on_stdout_and_text_on_stderr(self):
         done = self.trine("run", "m", "--json", "--top-p", "7")

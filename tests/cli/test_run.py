@@ -65,12 +65,45 @@ class Prompts(RunCase):
         self.bad(2, "--system", "run", model, "-p", "x", "--system", "y")
 
     def test_prompts_that_cannot_be_used(self):
-        self.bad(2, "UTF-8", "run", MODEL, "--raw", stdin=b"\xff\xfe")
+        self.bad(2, "the prompt is not UTF-8: .*byte 1", "run", MODEL, "--raw", stdin=b"a\xff\xfe")
+        self.bad(2, "the prompt is not UTF-8", "run", MODEL, b"\xff")
+        self.bad(2, "--system is not UTF-8", "run", MODEL, "x", "--system", b"\xff")
+        self.bad(2, "--prompt is given 2 times, as 'a' and 'b'", "run", MODEL, "-p", "a", "--prompt", "b")
         self.bad(2, "no tokens", "run", MODEL, "--raw", "--no-bos", "-p", "")
         done = subprocess.run(["sh", "-c", f'"{BIN}" run "{MODEL}" <&-'], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env=self.env, timeout=60, check=False)
         self.assertEqual(done.returncode, 2)
         self.bad(3, "tokenizer", "run", self.copy_model(without=["tokenizer.json"]), "-p", "x")
+
+
+    def test_an_empty_prompt_is_refused(self):
+        self.bad(2, "the prompt is empty", "run", MODEL)
+        self.bad(2, "the prompt is empty", "run", MODEL, stdin="\n")
+        self.bad(2, "the prompt is empty", "run", MODEL, "--raw")
+        self.bad(2, "the prompt is empty", "run", MODEL, "--file", self.path("empty.txt", ""))
+        self.bad(2, "the prompt is empty.*--raw", "run", MODEL, "-p", "")
+        # Asked for: the answer goes on from the begin token.
+        self.assertEqual(self.run_json("-p", "", "--raw", "-n", "1")["timings"]["prompt_tokens"], 1)
+
+    def test_errors_name_flags_not_fields(self):
+        run = lambda pattern, *args, code=2: self.bad(code, "error: " + pattern, "run", MODEL, "x", *args)
+        run("--stop: empty", "--stop", "")
+        run("--stop, text 2: empty", "--stop", "a", "--stop", "")
+        run(r"--stop is not UTF-8: .*\(0xff\)", "--stop", b"\xff")
+        run(r"--stop, text 1 is not UTF-8", "--stop", b"\xe4\xbd", "--stop", "a")
+        run(r"--min-tokens is 5, must be at most --max-tokens \(3\)", "--min-tokens", "5", "-n", "3")
+        run(r"--logit-bias: token 8192 is not in the vocabulary \[0, 8192\)", "--logit-bias", "8192=1")
+        run("--logit-bias: token 2 is named twice", "--logit-bias", "2=1", "--logit-bias", "2=1")
+        run(r"--stop-ids: token 8192 is not", "--stop-ids", "8192")
+        run("--stop-ids: entry 2 is empty", "--stop-ids", "1,,2")
+        run("[0-9]+ prompt tokens and 9999 --max-tokens need .*raise --ctx", "-n", "9999", code=4)
+
+    def test_debug_log_says_what_was_loaded(self):
+        done = self.ok("run", MODEL, "x", "-n", "1", "--threads", "2", "--isa", "scalar", "--ctx", "256", "--log-level", "debug")
+        size = sum(t["bytes"] for t in self.ok("show", MODEL, "--json").json["types"])
+        self.assertRegex(done.error, rf"debug: loaded .*{os.path.basename(MODEL)}: safetensors, llama with 2 layers, 20 tensors of {size} bytes, context of 256 tokens, [0-9.]+ ms")
+        self.assertRegex(done.error, r"debug: engine: kernels scalar, 2 threads, context of 256 tokens, kv cache in F16 of 8 pages of 32 tokens, \d+ bytes")
+        self.assertNotIn("debug", self.ok("run", MODEL, "x", "-n", "1").error)
 
 
 class Output(RunCase):

@@ -28,7 +28,6 @@ class Tokenize(Case):
         self.assertEqual(self.ids("-f", "-", stdin=TEXT), expected)
         self.assertEqual(self.ids("--", "--json"), self.ids(stdin="--json"))
         self.bad(2, "an argument and --file", "tokenize", MODEL, "x", "--file", self.path("t.txt"))
-        self.bad(1, "nosuch", "tokenize", MODEL, "--file", self.path("nosuch"))
         self.bad(2, "directory", "tokenize", MODEL, "--file", self.tmp)
 
     def test_all_ways_to_give_ids_agree(self):
@@ -66,6 +65,9 @@ class Tokenize(Case):
         self.bad(2, "entry 2 is 'x'", "detokenize", MODEL, "1,x")
         self.bad(2, "entry 1 is '-1'", "detokenize", MODEL, "--", "-1")
         self.bad(2, "99999999", "detokenize", MODEL, "99999999")
+        for text, entry in (("1,,2", 2), (",1", 1), ("1,2,", 3), ("[1, ,2]", 2), ("1,\n,2", 2)):
+            self.bad(2, f"entry {entry} is empty", "detokenize", MODEL, text)
+        self.assertEqual(self.ok("detokenize", MODEL, "[ 1 ,2\n3 ]").out, self.ok("detokenize", MODEL, "1 2,3").out)
         self.bad(2, "entry 1", "detokenize", MODEL, "99999999999999999999")
 
     def test_no_text_and_closed_stdin(self):
@@ -199,6 +201,26 @@ class Template(Case):
         self.bad(3, "no chat template", "template", self.copy_model("a", replace={"tokenizer_config.json": plain}), self.messages())
         broken = self.edit_json("tokenizer_config.json", chat_template="{% if %}")
         self.bad(3, "chat_template", "template", self.copy_model("b", replace={"tokenizer_config.json": broken}), self.messages())
+
+    def test_integers_that_would_lose_digits_are_refused(self):
+        def call(arguments):
+            text = '[{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [{"function": %s}]}]'
+            return self.path("big.json", text % ('{"name": "f", "arguments": %s}' % arguments))
+
+        config = self.edit_json("tokenizer_config.json", chat_template="{{ messages[1].tool_calls[0].function.arguments.id }}")
+        model = self.copy_model(replace={"tokenizer_config.json": config})
+        text = lambda arguments: self.ok("template", model, call(arguments), "--json").json["text"]
+        for digits in ("9223372036854775807", "-9223372036854775808"):
+            self.assertEqual(text('{"id": %s}' % digits), digits)
+            self.assertEqual(text(json.dumps('{"id": %s}' % digits)), digits)
+        limit = r"integers must be in \[-9223372036854775808, 9223372036854775807\]"
+        place = r"\[1\]\.tool_calls\[0\]\.function\.arguments"
+        for digits in ("9223372036854775808", "-9223372036854775809", "12345678901234567890"):
+            self.bad(2, rf"big\.json: .*{place}\.id is {digits}, {limit}", "template", model, call('{"id": %s}' % digits))
+            # The OpenAI shape: arguments as JSON text.
+            encoded = call(json.dumps('{"id": %s}' % digits))
+            self.bad(2, rf"messages{place}: .*id is {digits}, {limit}", "template", model, encoded)
+        self.assertEqual(text('{"id": 1e30}'), "1e+30")
 
     def test_works_without_a_tokenizer(self):
         model = self.copy_model(without=["tokenizer.json"])

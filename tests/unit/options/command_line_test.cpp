@@ -75,6 +75,10 @@ TEST(CommandLine, ErrorsNameTheFlag) {
   EXPECT_THAT(message({"--temperature"}), HasSubstr("--temperature"));
   EXPECT_THAT(message({"--temperature", "warm"}), HasSubstr("--temperature: cannot use 'warm'"));
   EXPECT_THAT(message({"--json=perhaps"}), HasSubstr("--json"));
+  EXPECT_EQ(message({"-p", "a", "--prompt=b"}),
+            "--prompt is given 2 times, as 'a' and 'b'; give it once");
+  EXPECT_THAT(message({"-p", std::string(50, 'x'), "-p", ""}),
+              HasSubstr("as '" + std::string(40, 'x') + "...' and ''"));
   // A row of the table that this command does not take is unknown to it.
   EXPECT_THAT(message({"--seed", "1"}), HasSubstr("unknown option --seed"));
 }
