@@ -95,11 +95,12 @@ std::string printable(std::string_view name) {
 
 }  // namespace
 
-struct Sha256::Impl {
+struct Digest::Impl {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
+  const EVP_MD* algorithm;
 
-  Impl() {
-    TRINE_CHECK(context != nullptr && EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1);
+  explicit Impl(const EVP_MD* which) : algorithm(which) {
+    TRINE_CHECK(context != nullptr && EVP_DigestInit_ex(context, algorithm, nullptr) == 1);
   }
 
   ~Impl() { EVP_MD_CTX_free(context); }
@@ -108,21 +109,22 @@ struct Sha256::Impl {
   Impl& operator=(const Impl&) = delete;
 };
 
-Sha256::Sha256() : impl_(std::make_unique<Impl>()) {}
+Digest::Digest(Algorithm algorithm)
+    : impl_(std::make_unique<Impl>(algorithm == Algorithm::kSha256 ? EVP_sha256() : EVP_sha1())) {}
 
-Sha256::~Sha256() = default;
-Sha256::Sha256(Sha256&&) noexcept = default;
-Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+Digest::~Digest() = default;
+Digest::Digest(Digest&&) noexcept = default;
+Digest& Digest::operator=(Digest&&) noexcept = default;
 
-void Sha256::update(std::string_view bytes) {
+void Digest::update(std::string_view bytes) {
   TRINE_CHECK(EVP_DigestUpdate(impl_->context, bytes.data(), bytes.size()) == 1);
 }
 
-void Sha256::reset() {
-  TRINE_CHECK(EVP_DigestInit_ex(impl_->context, EVP_sha256(), nullptr) == 1);
+void Digest::reset() {
+  TRINE_CHECK(EVP_DigestInit_ex(impl_->context, impl_->algorithm, nullptr) == 1);
 }
 
-std::string Sha256::finish() {
+std::string Digest::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   TRINE_CHECK(EVP_DigestFinal_ex(impl_->context, digest.data(), &size) == 1);
@@ -134,9 +136,21 @@ std::string Sha256::finish() {
   return hex;
 }
 
-bool is_sha256_hex(std::string_view text) {
-  return text.size() == 64 &&
+namespace {
+
+bool is_hex(std::string_view text, std::size_t size) {
+  return text.size() == size &&
          text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+}
+
+}  // namespace
+
+bool is_sha256_hex(std::string_view text) {
+  return is_hex(text, 64);
+}
+
+bool is_sha1_hex(std::string_view text) {
+  return is_hex(text, 40);
 }
 
 std::string to_lower_ascii(std::string_view text) {
@@ -147,7 +161,7 @@ std::string to_lower_ascii(std::string_view text) {
   return out;
 }
 
-Status hash_file_prefix(const std::filesystem::path& path, std::uint64_t bytes, Sha256& hash,
+Status hash_file_prefix(const std::filesystem::path& path, std::uint64_t bytes, Digest& hash,
                         CancelFlag cancel) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) {
@@ -177,6 +191,15 @@ Status hash_file_prefix(const std::filesystem::path& path, std::uint64_t bytes, 
 Result<std::string> sha256_file(const std::filesystem::path& path, CancelFlag cancel) {
   TRINE_TRY_ASSIGN(const std::uint64_t size, size_of_file(path));
   Sha256 hash;
+  TRINE_TRY(hash_file_prefix(path, size, hash, cancel));
+  return hash.finish();
+}
+
+Result<std::string> git_blob_id(const std::filesystem::path& path, CancelFlag cancel) {
+  TRINE_TRY_ASSIGN(const std::uint64_t size, size_of_file(path));
+  Digest hash(Digest::Algorithm::kSha1);
+  hash.update(fmt::format("blob {}", size));
+  hash.update(std::string_view("\0", 1));
   TRINE_TRY(hash_file_prefix(path, size, hash, cancel));
   return hash.finish();
 }

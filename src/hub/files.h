@@ -23,13 +23,15 @@ inline bool is_cancelled(CancelFlag cancel) {
   return cancel != nullptr && cancel->load(std::memory_order_relaxed);
 }
 
-// Incremental SHA-256 (FIPS 180-4) by OpenSSL's EVP.
-class Sha256 {
+// Incremental hash by OpenSSL's EVP.
+class Digest {
  public:
-  Sha256();
-  ~Sha256();
-  Sha256(Sha256&&) noexcept;
-  Sha256& operator=(Sha256&&) noexcept;
+  enum class Algorithm : std::uint8_t { kSha256, kSha1 };
+
+  explicit Digest(Algorithm algorithm);
+  ~Digest();
+  Digest(Digest&&) noexcept;
+  Digest& operator=(Digest&&) noexcept;
 
   void update(std::string_view bytes);
   // Lower-case hex; the object starts afresh afterwards.
@@ -41,15 +43,26 @@ class Sha256 {
   std::unique_ptr<Impl> impl_;
 };
 
+// FIPS 180-4.
+class Sha256 : public Digest {
+ public:
+  Sha256() : Digest(Algorithm::kSha256) {}
+};
+
 // True for exactly 64 lower- or upper-case hex digits.
 bool is_sha256_hex(std::string_view text);
+// The same for 40 digits.
+bool is_sha1_hex(std::string_view text);
 std::string to_lower_ascii(std::string_view text);
 
 // Feeds the first `bytes` bytes of the file to `hash`. Errors: unavailable when it cannot be read
 // or is shorter.
-Status hash_file_prefix(const std::filesystem::path& path, std::uint64_t bytes, Sha256& hash,
+Status hash_file_prefix(const std::filesystem::path& path, std::uint64_t bytes, Digest& hash,
                         CancelFlag cancel);
 Result<std::string> sha256_file(const std::filesystem::path& path, CancelFlag cancel);
+// What git names the content by: SHA-1 of "blob SIZE", a zero byte and the content. It tells a
+// wrong file from the right one, not an attacker's from ours.
+Result<std::string> git_blob_id(const std::filesystem::path& path, CancelFlag cancel);
 
 // The whole file, refused (exhausted) beyond max_bytes. not_found when it does not exist.
 Result<std::string> read_small_file(const std::filesystem::path& path, std::uint64_t max_bytes);

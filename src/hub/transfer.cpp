@@ -68,6 +68,32 @@ bool is_transient(long status) {
   return status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
+// Where the certificates of trusted authorities are, when the user says so: the variables of the
+// curl program and of OpenSSL's tools, in the order of the former. libcurl by itself uses the path
+// it was built with.
+std::string ca_bundle() {
+  for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+    if (const char* path = std::getenv(name); path != nullptr && *path != '\0') {
+      return path;
+    }
+  }
+  return "";
+}
+
+// What went wrong and what can be done about it.
+std::string describe(CURLcode code) {
+  const std::string text = curl_easy_strerror(code);
+  if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_ISSUER_ERROR) {
+    return text +
+           "; when the server's authority is one of your own, name a file with its "
+           "certificate in SSL_CERT_FILE";
+  }
+  if (code == CURLE_SSL_CACERT_BADFILE) {
+    return fmt::format("{}: cannot use the certificates in {}", text, ca_bundle());
+  }
+  return text;
+}
+
 // Failures that another attempt cannot mend.
 bool is_final(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
@@ -194,9 +220,8 @@ Result<CURL*> Transfer::start() {
   curl_easy_setopt(handle_, CURLOPT_WRITEFUNCTION, &Transfer::write_callback);
   curl_easy_setopt(handle_, CURLOPT_WRITEDATA, this);
   curl_easy_setopt(handle_, CURLOPT_PRIVATE, this);
-  // The variable OpenSSL's own tools honour; libcurl by itself uses the path it was built with.
-  if (const char* bundle = std::getenv("SSL_CERT_FILE"); bundle != nullptr && *bundle != '\0') {
-    curl_easy_setopt(handle_, CURLOPT_CAINFO, bundle);
+  if (const std::string bundle = ca_bundle(); !bundle.empty()) {
+    curl_easy_setopt(handle_, CURLOPT_CAINFO, bundle.c_str());
   }
   if (token_live_) {
     header_list_ =
@@ -273,7 +298,7 @@ bool Transfer::on_headers_end() {
   }
   headers_ended_ = true;
   if (file_ != nullptr && url_.same_origin(options_.base) &&
-      (is_redirect(status_) || status_ == 200)) {
+      (is_redirect(status_) || status_ == 200 || status_ == 206)) {
     return take_announcement();
   }
   return true;
@@ -296,11 +321,13 @@ bool Transfer::take_announcement() {
     file_->size = size;
   }
   std::string_view tag = unquote(headers_.linked_etag);
-  if (tag.empty() && status_ == 200) {
+  if (tag.empty() && !is_redirect(status_)) {
     tag = unquote(headers_.etag);
   }
+  // Files outside LFS have git's hash here, on simple servers something else.
+  git_id_ = is_sha1_hex(tag) ? to_lower_ascii(tag) : std::string();
   if (!is_sha256_hex(tag)) {
-    return true;  // files outside LFS have a git hash or something else here
+    return true;
   }
   const std::string sha256 = to_lower_ascii(tag);
   if (!file_->sha256.empty() && file_->sha256 != sha256) {
@@ -456,8 +483,8 @@ Transfer::Step Transfer::finish(CURLcode code) {
   }
   if (!headers_ended_) {
     if (is_final(code)) {
-      return failed(fail(ErrorCode::kUnavailable, "{}: {}: {}", name_, url_.origin(),
-                         curl_easy_strerror(code)));
+      return failed(
+          fail(ErrorCode::kUnavailable, "{}: {}: {}", name_, url_.origin(), describe(code)));
     }
     const bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT ||
                              code == CURLE_COULDNT_RESOLVE_PROXY;
@@ -532,6 +559,22 @@ Transfer::Step Transfer::complete() {
         ErrorCode::kCorruptData,
         "{}: sha256 is {}, the hub says {}: damaged or replaced on the way; nothing of it was kept",
         name_, sha256, file_->sha256));
+  }
+  if (file_->sha256.empty() && !git_id_.empty()) {
+    const Result<std::string> git_id = git_blob_id(part_path(), options_.cancel);
+    if (!git_id.has_value()) {
+      return failed(tl::unexpected(git_id.error()));
+    }
+    if (*git_id != git_id_) {
+      forget_part();
+      if (std::exchange(resumed_, false) && !std::exchange(restarted_, true)) {
+        return retry("the resumed file has a wrong git hash", 0, options_.max_failures);
+      }
+      return failed(fail(ErrorCode::kCorruptData,
+                         "{}: git hash is {}, the hub's ETag says {}: damaged or replaced on the "
+                         "way; nothing of it was kept",
+                         name_, *git_id, git_id_));
+    }
   }
   if (::fsync(fd_) != 0) {
     return failed(fail(ErrorCode::kUnavailable, "{}: cannot write: {}", part_path().string(),

@@ -120,7 +120,8 @@ class Transfer {
   std::uint64_t asked_offset_ = 0;
 
   int fd_ = -1;
-  std::string etag_;  // strong ETag the part was begun with
+  std::string etag_;    // strong ETag the part was begun with
+  std::string git_id_;  // the hub's word on a file outside LFS; empty: none
   std::uint64_t written_ = 0;
   std::uint64_t best_ = 0;  // most bytes so far: an attempt that does not pass it made no progress
   std::uint64_t limit_ = 0;

@@ -131,5 +131,33 @@ TEST(FilesTest, FormatBytes) {
   EXPECT_EQ(format_bytes(999'999), "1.0 MB");
 }
 
+TEST(FilesTest, AtomicWritesReplaceTheFileInsteadOfWritingIntoIt) {
+  const TempDir dir;
+  const auto path = dir.path() / "note.json";
+  const auto reader = dir.path() / "held-by-a-reader";
+  ASSERT_TRUE(write_file_atomic(path, "old content").has_value());
+  std::filesystem::create_hard_link(path, reader);  // a reader that opened the old file
+  ASSERT_TRUE(write_file_atomic(path, "new").has_value());
+  EXPECT_EQ(read_small_file(path, 100).value(), "new");
+  EXPECT_EQ(read_small_file(reader, 100).value(), "old content");
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+    static_cast<void>(entry);
+    ++count;
+  }
+  EXPECT_EQ(count, 2u) << "no temporary file stays";
+}
+
+TEST(FilesTest, GitBlobIds) {
+  const TempDir dir;
+  // `git hash-object` of an empty file and of "hello\n".
+  const auto path = dir.path() / "f";
+  ASSERT_TRUE(write_file_atomic(path, "").has_value());
+  EXPECT_EQ(git_blob_id(path, nullptr).value(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+  ASSERT_TRUE(write_file_atomic(path, "hello\n").has_value());
+  EXPECT_EQ(git_blob_id(path, nullptr).value(), "ce013625030ba8dba906f756967f9e9ca394464a");
+  EXPECT_EQ(git_blob_id(dir.path() / "gone", nullptr).error().code, ErrorCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace trine::hub
