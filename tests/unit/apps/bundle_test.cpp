@@ -2,6 +2,7 @@
 #include "engine/bundle.h"
 
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -113,6 +114,22 @@ TEST_F(BundleGguf, ChecksTypesAndCounts) {
   EXPECT_THAT(tokenizer_error("tokenizer.ggml.add_bos_token", std::uint32_t{1}),
               HasSubstr("add_bos_token"));
   EXPECT_THAT(tokenizer_error("tokenizer.ggml.model", std::string("novel")), HasSubstr("novel"));
+}
+
+TEST_F(BundleGguf, ADirectorysEndTokensAreAListAndItsTemplateFileWins) {
+  const auto write = [&](const char* name, std::string_view text) {
+    std::ofstream(directory_ / name, std::ios::binary) << text;
+  };
+  write("generation_config.json", R"({"eos_token_id": [7, 2, 5]})");
+  write("tokenizer_config.json",
+        R"({"chat_template": [{"name": "default", "template": "{% if %}"},
+                              {"name": "rag", "template": "x"}]})");
+  write("chat_template.jinja", "from the file");
+  const auto text = ModelText::load(directory_.string());
+  ASSERT_TRUE(text.has_value()) << text.error().message;
+  EXPECT_THAT(text->stop_ids(), ElementsAre(2, 5, 7));
+  EXPECT_THAT(text->template_names(), ElementsAre("default", "rag"));
+  EXPECT_TRUE(text->chat_template(false).has_value());  // not the broken one
 }
 
 TEST_F(BundleGguf, ABrokenTemplateIsReportedWhenItIsNeeded) {

@@ -104,6 +104,65 @@ TEST(EngineStop, BeforeMinTokensNothingStops) {
   EXPECT_EQ(answer.finish, FinishReason::kStop);
 }
 
+TEST(EngineStop, TheTokenThatFillsMinTokensMayStop) {
+  GenerationRequest request = greedy("hi", 8);
+  request.stop = {"b"};
+  request.sampling.min_tokens = 4;
+  RecordedAnswer answer = generate(scripted(2, ids("aaabbb")), request).answers.at(0);
+  EXPECT_EQ(answer.tokens, ids("aaab"));
+  EXPECT_EQ(answer.text, "aaa");
+  // As many as max_tokens is no contradiction.
+  request.max_tokens = 4;
+  request.stop = {};
+  answer = generate(scripted(2, ids("aaaaaa")), request).answers.at(0);
+  EXPECT_EQ(answer.tokens.size(), 4u);
+}
+
+TEST(EngineStop, HeldBackTextComesOutWhenTheRequestIsCancelled) {
+  GenerationRequest request = greedy("hi", 20);
+  request.stop = {"cdz"};
+  const auto engine = make_engine(scripted(2, ids("abcdabcdabcd")));
+  Record record;
+  const auto id = engine->submit(request, record.callback());
+  ASSERT_TRUE(id.has_value());
+  for (int i = 0; i < 4; ++i) {
+    engine->step();
+  }
+  EXPECT_EQ(record.answers.at(0).text, "ab");
+  engine->cancel(*id);
+  engine->run_to_end();
+  EXPECT_EQ(record.answers.at(0).finish, FinishReason::kCancelled);
+  EXPECT_EQ(record.answers.at(0).text, "abcd");
+}
+
+TEST(EngineStop, TheTextBeginsWhereThePromptEnds) {
+  // Like SentencePiece: every token has a leading blank, which decoding drops at the start of a
+  // text. An answer does not start one.
+  class Blanks : public FakeTokenizer {
+   public:
+    using FakeTokenizer::FakeTokenizer;
+
+    void append_bytes(text::DecodeState& state, std::int32_t id, bool /*skip_special*/,
+                      std::string& bytes) const override {
+      bytes += (state.first ? "" : " ") + token_bytes(id);
+      state.first = false;
+    }
+  };
+
+  std::vector<std::string> pieces;
+  for (std::int32_t i = 0; i < 32; ++i) {
+    pieces.emplace_back(letters()->piece(i));
+  }
+  const auto engine = Engine::create(
+      scripted(2, ids("abc")), std::make_shared<Blanks>(pieces, std::vector<std::int32_t>{28}),
+      {.num_threads = 1});
+  ASSERT_TRUE(engine.has_value());
+  Record record;
+  ASSERT_TRUE((*engine)->submit(greedy("hi", 3), record.callback()).has_value());
+  (*engine)->run_to_end();
+  EXPECT_EQ(record.answers.at(0).text, " a b c");
+}
+
 TEST(EngineStop, CharactersAreNeverBroken) {
   GenerationRequest request = greedy("hi", 4);
   const RecordedAnswer answer = generate(scripted(2, {0, 29, 30, 1}), request).answers.at(0);

@@ -89,6 +89,67 @@ TEST(Engine, AnswerIEqualsTheOnlyAnswerOfSeedPlusI) {
   EXPECT_NE(together.answers.at(0).tokens, together.answers.at(1).tokens);
 }
 
+TEST(Engine, AnswerZeroDrawsWithTheSeedItself) {
+  // Equal logits, so that the seed alone decides.
+  const auto flat = std::make_shared<FakeModel>(FakeModel::Options{
+      .vocab_size = 32, .spoil = [](std::span<const Span>, std::vector<float>& logits) {
+        std::fill(logits.begin(), logits.end(), 0.0F);
+      }});
+  const std::vector<std::int32_t> prompt = prompt_of(5, 1);
+  const sampling::SamplingParams params = {.temperature = 1.0, .seed = 77};
+  const auto pipeline = sampling::LogitsPipeline::create(params, 32, {});
+  ASSERT_TRUE(pipeline.has_value());
+  sampling::TokenHistory history;
+  history.reset(prompt, 32, pipeline->needs_counts(), 8);
+  sampling::Scratch scratch;
+  const std::vector<float> row(32, 0.0F);
+  for (int i = 0; i < 8; ++i) {
+    history.append(sampling::sample(*pipeline, row, history, 77, scratch).value());
+  }
+  const GenerationRequest request{
+      .prompt = prompt, .sampling = params, .max_tokens = 8, .ignore_eos = true};
+  const auto all = history.tokens();
+  EXPECT_EQ(generate(flat, request).answers.at(0).tokens,
+            std::vector<std::int32_t>(all.begin() + 5, all.end()));
+}
+
+TEST(Engine, AFinishedAnswerGivesItsPagesBackAtOnce) {
+  // One page of the prompt is shared; the rest of the prompt and the answer fit one page more.
+  const auto engine = make_engine(hash_model());
+  GenerationRequest request = sampled(prompt_of(kPageTokens + 1, 1), 3, 30);
+  request.n = 8;
+  request.ignore_eos = false;
+  request.stop_ids = ids("abcde");
+  Record record;
+  ASSERT_TRUE(engine->submit(request, record.callback()).has_value());
+  bool some_ended = false;
+  while (engine->step()) {
+    std::int32_t unfinished = 0;
+    for (const auto& [index, answer] : record.answers) {
+      unfinished += answer.finish.has_value() ? 0 : 1;
+    }
+    some_ended = some_ended || (unfinished > 0 && unfinished < 8);
+    EXPECT_LE(engine->pool().num_pages() - engine->pool().num_free(), 1 + unfinished);
+  }
+  EXPECT_TRUE(some_ended);
+}
+
+TEST(Engine, NoMoreAnswersAtOnceThanAllowed) {
+  const auto engine = make_engine(hash_model(), {.max_sequences = 2});
+  Record first;
+  Record second;
+  GenerationRequest request = sampled(ids("ab"), 1, 6);
+  request.n = 2;
+  ASSERT_TRUE(engine->submit(request, first.callback()).has_value());
+  ASSERT_TRUE(engine->submit(sampled(ids("cd"), 1, 6), second.callback()).has_value());
+  while (!first.stats.has_value()) {
+    EXPECT_TRUE(second.answers.empty());
+    engine->step();
+  }
+  engine->run_to_end();
+  EXPECT_EQ(second.answers.at(0).tokens.size(), 6u);
+}
+
 TEST(Engine, AnswersShareThePrompt) {
   const auto model = hash_model();
   GenerationRequest request = sampled(prompt_of(100, 1), 1, 5);
@@ -97,7 +158,7 @@ TEST(Engine, AnswersShareThePrompt) {
   // The prompt once, then four fed-back tokens per answer.
   EXPECT_EQ(model->num_tokens_run, 100 + 8 * 4);
   EXPECT_EQ(record.stats->generated_tokens, 40);
-  EXPECT_EQ(record.stats->decode_steps, 4);
+  EXPECT_EQ(record.stats->decode_steps, 4);  // of the request, not of each answer
 }
 
 TEST(Engine, ContinuingAnAnswerContinuesItsText) {

@@ -87,6 +87,25 @@ TEST(Settings, EachSourceBeatsTheNextLowerOne) {
   EXPECT_EQ(settings.place("temperature"), "TRINE_TEMPERATURE");
 }
 
+TEST(Settings, OfOneSourceTheLastValueCounts) {
+  Settings settings;
+  settings.set("top-k", std::int64_t{1}, Origin::kFlag, "--top-k");
+  settings.set("top-k", std::int64_t{2}, Origin::kFlag, "/set");
+  EXPECT_EQ(settings.integer("top-k"), 2);
+  EXPECT_EQ(settings.place("top-k"), "/set");
+}
+
+TEST(Settings, FilesOfUpToAMebibyteAreRead) {
+  const std::string line = "[sampling]\ntop_k = 3\n";
+  constexpr std::size_t kLimit = std::size_t{1} << 20;
+  const TempFile whole(line + "#" + std::string(kLimit - line.size() - 1, 'x'));
+  Settings settings;
+  ASSERT_TRUE(settings.apply_file(whole.path()).has_value());
+  EXPECT_EQ(settings.integer("top-k"), 3);
+  EXPECT_THAT(file_error(line + "#" + std::string(kLimit - line.size(), 'x')).message,
+              HasSubstr("larger than 1048576 bytes"));
+}
+
 TEST(Settings, FilesHoldEveryType) {
   const TempFile file(
       "[sampling]\nseed = 7\nstop = [\"a,b\", \"c\"]\ntop_p = 1\n[engine]\nctx = \"4K\"\nkv = "
