@@ -305,47 +305,182 @@ using MatchData =
     std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data, pcre2_match_data_free>>;
 using JitStack = std::unique_ptr<pcre2_jit_stack, Deleter<pcre2_jit_stack, pcre2_jit_stack_free>>;
 
+// Finds all matches with work that is linear in the text.
+//
+// A pattern may make each attempt look at the whole rest of the text, or backtrack up to its limit,
+// at every position anew: quadratic and worse, although no attempt alone passes a limit. So the
+// search runs in a window with few steps per attempt, which bounds the work per byte. Where an
+// attempt wants more (it reaches the window's end, or its steps are used up), that one attempt gets
+// twice as much until it ends, and all that it was given is charged to a budget for the whole text.
+class Search {
+ public:
+  Search(const pcre2_code* free, const pcre2_code* anchored, std::string_view text)
+      : free_(free),
+        anchored_(anchored),
+        text_(text),
+        budget_(kBudgetBase + kBudgetPerByte * std::uint64_t{text.size()}),
+        data_(pcre2_match_data_create_from_pattern(free, nullptr)),
+        context_(pcre2_match_context_create(nullptr)) {}
+
+  bool prepare(bool jit) {
+    stack_.reset(jit ? pcre2_jit_stack_create(32768, kJitStackMax, nullptr) : nullptr);
+    if (!data_ || !context_ || (jit && !stack_)) {
+      return false;
+    }
+    pcre2_set_depth_limit(context_.get(), kDepthLimit);
+    pcre2_set_heap_limit(context_.get(), kHeapLimitKib);
+    if (jit) {
+      pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
+    }
+    return true;
+  }
+
+  // The first match from `pos` on; nullopt when there is none.
+  Result<std::optional<Match>> next(std::size_t pos) {
+    while (true) {
+      const std::size_t end = window_end(pos, kWindow);
+      const int rc = run(free_, pos, end, kCheapSteps);
+      if (rc == PCRE2_ERROR_NOMATCH) {
+        if (end == text_.size()) {
+          return std::nullopt;
+        }
+        pos = end;
+        continue;
+      }
+      std::size_t start = pos;
+      if (rc >= 0 || rc == PCRE2_ERROR_PARTIAL) {
+        const Match match = found();
+        if (rc >= 0 && (match.end < end || end == text_.size())) {
+          return match;
+        }
+        start = match.begin;  // it would look beyond the window
+      } else if (rc == PCRE2_ERROR_MATCHLIMIT) {
+        start = first_costly(pos, end);
+      } else {
+        return gave_up(pos, rc);
+      }
+      TRINE_TRY_ASSIGN(const std::optional<Match> match, one_attempt(start));
+      if (match.has_value() || start >= text_.size()) {
+        return match;
+      }
+      pos = after(start);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kWindow = 512;
+  static constexpr std::uint32_t kCheapSteps = 256;
+  // A run of one kind of character (spaces, letters) is one match over all of it: some looks per
+  // byte, each charged up to four times by the doubling.
+  static constexpr std::uint64_t kBudgetPerByte = 128;
+  static constexpr std::uint64_t kBudgetBase = std::uint64_t{1} << 20;
+
+  // Behind the character at `pos`.
+  std::size_t after(std::size_t pos) const {
+    for (++pos; pos < text_.size() && (static_cast<unsigned char>(text_[pos]) & 0xc0U) == 0x80U;) {
+      ++pos;
+    }
+    return pos;
+  }
+
+  std::size_t window_end(std::size_t pos, std::size_t size) const {
+    return text_.size() - pos <= size ? text_.size() : after(pos + size - 1);
+  }
+
+  int run(const pcre2_code* code, std::size_t pos, std::size_t end, std::uint32_t steps) {
+    pcre2_set_match_limit(context_.get(), steps);
+    // Before the text's end, what would look further says so instead of taking the window's end for
+    // the text's.
+    const std::uint32_t options =
+        PCRE2_NO_UTF_CHECK | (end < text_.size() ? PCRE2_PARTIAL_HARD : 0U);
+    return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text_.data()), end, pos, options,
+                       data_.get(), context_.get());
+  }
+
+  Match found() const {
+    const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(data_.get());
+    return {range[0], range[1]};
+  }
+
+  // The first position whose attempt does not simply fail within the cheap limits.
+  std::size_t first_costly(std::size_t pos, std::size_t end) {
+    while (pos < end && run(anchored_, pos, end, kCheapSteps) == PCRE2_ERROR_NOMATCH) {
+      pos = after(pos);
+    }
+    return pos;
+  }
+
+  // The attempt at `pos` alone, with as much window and as many steps as it needs.
+  Result<std::optional<Match>> one_attempt(std::size_t pos) {
+    const std::uint64_t most_steps =
+        std::min(kMatchLimitMax, kMatchLimitBase + kMatchLimitPerByte * text_.size());
+    std::uint64_t steps = kCheapSteps;
+    std::size_t window = kWindow;
+    while (true) {
+      const std::size_t end = window_end(pos, window);
+      const std::uint64_t cost = steps + (end - pos);
+      if (cost > budget_) {
+        return fail(ErrorCode::kExhausted,
+                    "the tokenizer's pattern gave up at byte {} of the text: more work than {} "
+                    "steps and {} for each of its {} bytes",
+                    pos, kBudgetBase, kBudgetPerByte, text_.size());
+      }
+      budget_ -= cost;
+      const int rc = run(anchored_, pos, end, static_cast<std::uint32_t>(steps));
+      if (rc == PCRE2_ERROR_NOMATCH) {
+        return std::nullopt;
+      }
+      if (rc == PCRE2_ERROR_MATCHLIMIT && steps < most_steps) {
+        steps = std::min(2 * steps, most_steps);
+      } else if (rc == PCRE2_ERROR_PARTIAL ||
+                 (rc >= 0 && end < text_.size() && found().end >= end)) {
+        window *= 2;
+      } else if (rc >= 0) {
+        return found();
+      } else {
+        return gave_up(pos, rc);
+      }
+    }
+  }
+
+  static tl::unexpected<Error> gave_up(std::size_t pos, int rc) {
+    return fail(ErrorCode::kExhausted, "the tokenizer's pattern gave up at byte {} of the text: {}",
+                pos, pcre_message(rc));
+  }
+
+  const pcre2_code* free_;
+  const pcre2_code* anchored_;
+  const std::string_view text_;
+  std::uint64_t budget_;
+  MatchData data_;
+  MatchContext context_;
+  JitStack stack_;
+};
+
 class PcreRegex final : public Regex {
  public:
-  PcreRegex(Code code, bool jit) : code_(std::move(code)), jit_(jit) {}
+  PcreRegex(Code free, Code anchored, bool jit)
+      : free_(std::move(free)), anchored_(std::move(anchored)), jit_(jit) {}
 
   Result<std::vector<Match>> find_all(std::string_view text) const override {
     std::vector<Match> out;
-    const MatchData data(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
-    const MatchContext context(pcre2_match_context_create(nullptr));
-    const JitStack stack(jit_ ? pcre2_jit_stack_create(32768, kJitStackMax, nullptr) : nullptr);
-    if (!data || !context || (jit_ && !stack)) {
+    Search search(free_.get(), anchored_.get(), text);
+    if (!search.prepare(jit_)) {
       return fail(ErrorCode::kExhausted, "out of memory for a regular expression");
-    }
-    pcre2_set_match_limit(context.get(),
-                          static_cast<std::uint32_t>(std::min(
-                              kMatchLimitMax, kMatchLimitBase + kMatchLimitPerByte * text.size())));
-    pcre2_set_depth_limit(context.get(), kDepthLimit);
-    pcre2_set_heap_limit(context.get(), kHeapLimitKib);
-    if (jit_) {
-      pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
     }
     std::size_t pos = 0;
     while (pos <= text.size()) {
-      const int rc = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                 text.size(), pos, PCRE2_NO_UTF_CHECK, data.get(), context.get());
-      if (rc == PCRE2_ERROR_NOMATCH) {
+      TRINE_TRY_ASSIGN(const std::optional<Match> match, search.next(pos));
+      if (!match.has_value()) {
         break;
       }
-      if (rc < 0) {
-        return fail(ErrorCode::kExhausted,
-                    "the tokenizer's pattern gave up at byte {} of the text: {}", pos,
-                    pcre_message(rc));
-      }
-      const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(data.get());
-      const Match match{range[0], range[1]};
-      if (match.end < match.begin || match.begin < pos) {
+      if (match->end < match->begin || match->begin < pos) {
         return fail(ErrorCode::kUnsupported,
                     "the tokenizer's pattern moves the start of its match");
       }
-      out.push_back(match);
-      pos = match.end;
-      if (match.begin == match.end) {  // an empty match: go on behind the next character
+      out.push_back(*match);
+      pos = match->end;
+      if (match->begin == match->end) {  // an empty match: go on behind the next character
         ++pos;
         while (pos < text.size() && (static_cast<unsigned char>(text[pos]) & 0xc0U) == 0x80U) {
           ++pos;
@@ -356,7 +491,8 @@ class PcreRegex final : public Regex {
   }
 
  private:
-  Code code_;
+  Code free_;
+  Code anchored_;  // the same, for attempts at one position
   bool jit_;
 };
 
@@ -378,18 +514,25 @@ Result<std::shared_ptr<const Regex>> Regex::compile(std::string_view pattern) {
   }
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), 50);
-  int code = 0;
-  PCRE2_SIZE offset = 0;
-  Code compiled(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
-                              context.get()));
-  if (!compiled) {
-    return fail(ErrorCode::kUnsupported, "regular expression \"{}\": {}", pattern.substr(0, 120),
-                pcre_message(code));
+  Code codes[2];
+  bool jit = true;
+  for (const bool anchored : {false, true}) {
+    int code = 0;
+    PCRE2_SIZE offset = 0;
+    Code& compiled = codes[anchored ? 1 : 0];
+    compiled.reset(pcre2_compile(
+        reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+        PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | (anchored ? PCRE2_ANCHORED : 0U), &code,
+        &offset, context.get()));
+    if (!compiled) {
+      return fail(ErrorCode::kUnsupported, "regular expression \"{}\": {}", pattern.substr(0, 120),
+                  pcre_message(code));
+    }
+    // Without the JIT (not on every platform) the interpreter gives the same matches.
+    jit =
+        pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0 && jit;
   }
-  // Without the JIT (not on every platform) the interpreter gives the same matches.
-  const bool jit = pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE) == 0;
-  return std::make_shared<const PcreRegex>(std::move(compiled), jit);
+  return std::make_shared<const PcreRegex>(std::move(codes[0]), std::move(codes[1]), jit);
 }
 
 }  // namespace trine::text

@@ -31,8 +31,9 @@ class Regex {
   static Result<std::string> translate(std::string_view pattern);
 
   virtual ~Regex() = default;
-  // All matches from left to right, not overlapping; `text` must be valid UTF-8. Errors: exhausted
-  // when the text makes the pattern pass its limits.
+  // All matches from left to right, not overlapping; `text` must be valid UTF-8. The work is
+  // linear in the text. Errors: exhausted when the pattern wants more for this text, in one attempt
+  // or in all together.
   virtual Result<std::vector<Match>> find_all(std::string_view text) const = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "text/charsmap.h"
 #include "text/regex.h"
+#include "text/splitters.h"
 #include "text/unicode.h"
 
 namespace trine::text {
@@ -109,6 +110,93 @@ TEST(TokenizerJson, ConfigNamesBosAndEos) {
   EXPECT_EQ((*tokenizer)->token_bytes(6), "[u]");
 }
 
+// What the reference does with small vocabularies, rule by rule.
+TEST(TokenizerJson, UnknownCharactersBecomeOneTokenOrOneEach) {
+  Json json = small_json();
+  json["model"]["vocab"]["?"] = 7;
+  json["model"]["unk_token"] = "?";
+  const auto ids = [&](const char* text) {
+    return Tokenizer::from_json(json.dump(), "").value()->encode(text, {false, false}).value();
+  };
+  EXPECT_EQ(ids("xyaz"), (Ids{7, 7, 0, 7}));
+  json["model"]["fuse_unk"] = true;
+  EXPECT_EQ(ids("xyaz"), (Ids{7, 0, 7}));
+}
+
+TEST(TokenizerJson, IgnoreMergesTakesAWholePieceFromTheVocabulary) {
+  Json json = small_json();
+  json["model"]["vocab"]["aba"] = 7;  // no merge leads to it
+  const auto ids = [&] {
+    return Tokenizer::from_json(json.dump(), "").value()->encode("aba", {false, false}).value();
+  };
+  EXPECT_EQ(ids(), (Ids{2, 0}));
+  json["model"]["ignore_merges"] = true;
+  EXPECT_EQ(ids(), (Ids{7}));
+}
+
+TEST(TokenizerJson, OfARepeatedMergeTheLastRankCounts) {
+  Json json = small_json();
+  json["model"]["vocab"]["ba"] = 7;
+  json["model"]["merges"] = Json::parse(R"([["a", "b"], ["b", "a"], ["a", "b"]])");
+  const auto tokenizer = Tokenizer::from_json(json.dump(), "").value();
+  EXPECT_EQ(tokenizer->encode("aba", {false, false}).value(), (Ids{0, 7}));
+}
+
+TEST(TokenizerJson, UnigramPrefersLongPiecesOnATieAndUnknownCharactersLast) {
+  const auto ids = [](const char* vocab, const char* text) {
+    Json json = small_json();
+    json["added_tokens"] = Json::array();
+    json["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", Json::parse(vocab)}};
+    return Tokenizer::from_json(json.dump(), "").value()->encode(text, {false, false}).value();
+  };
+  // Unknown: ten below the lowest score, so two rare pieces are better than one unknown character.
+  EXPECT_EQ(ids(R"([["?", 0], ["a", -1], ["ab", -1], ["xa", -5], ["b", -5]])", "xab"), (Ids{3, 4}));
+  const char* ties = R"([["?", 0], ["a", -1], ["b", -1], ["ab", -2], ["c", -1], ["bc", -2]])";
+  EXPECT_EQ(ids(ties, "ab"), (Ids{3}));
+  EXPECT_EQ(ids(ties, "abc"), (Ids{1, 5}));
+}
+
+TEST(Splitters, DigitsOfEachFamily) {
+  const std::string_view text = "12345 x";
+  EXPECT_EQ(next_piece(SplitPattern::kGpt2, text, 0), 5u);
+  EXPECT_EQ(next_piece(SplitPattern::kLlama3, text, 0), 3u);
+  EXPECT_EQ(next_piece(SplitPattern::kQwen2, text, 0), 1u);
+  EXPECT_EQ(next_piece(SplitPattern::kO200k, text, 0), 3u);
+  EXPECT_EQ(next_piece(SplitPattern::kTekken, text, 0), 1u);
+}
+
+// The hand-written splitters against their own expressions on PCRE2.
+TEST(Splitters, AgreeWithTheirExpressions) {
+  for (const SplitPattern pattern :
+       {SplitPattern::kGpt2, SplitPattern::kLlama3, SplitPattern::kQwen2, SplitPattern::kO200k,
+        SplitPattern::kTekken}) {
+    const auto regex = Regex::compile(pattern_regex(pattern)).value();
+    for (const std::string text : {"I'S IT'S it's we'LL We'll don'T 'd x'Re 'z", "it'\xc5\xbf 'x",
+                                   "12345 6 78a9 \xc2\xb2\xc2\xbd", "a/b//\n ./\r\n/ -- /\n\nx",
+                                   "  two  three   \n \n  x \t y  ", "end   ", " \n",
+                                   "\xc2\xa0\xc2\xa0x", "ABCdef HTTPServer aB Ab A",
+                                   "\xc7\x85\xc7\x85"
+                                   "a \xc7\x85 \xca\xb0\xca\xb0"
+                                   "A",
+                                   "e\xcc\x81"
+                                   "A \xcc\x81\xcc\x81 \xe4\xbd\xa0\xe5\xa5\xbd"
+                                   "A\xe4\xbd\xa0",
+                                   "#tag @me $5.00 (x)!", "\r\n\r\n a"}) {
+      std::vector<std::size_t> expected;
+      const std::vector<Match> matches = regex->find_all(text).value();
+      for (const Match& match : matches) {
+        expected.push_back(match.end);
+      }
+      std::vector<std::size_t> ends;
+      for (std::size_t pos = 0; pos < text.size();) {
+        pos = next_piece(pattern, text, pos);
+        ends.push_back(pos);
+      }
+      EXPECT_EQ(ends, expected) << pattern_regex(pattern) << "\n" << text;
+    }
+  }
+}
+
 TEST(TokenizerJson, TextNeverMergesIntoAControlToken) {
   Json json = small_json();
   json["model"]["vocab"]["<|"] = 7;  // merges spell a control token; the whole piece is one, too
@@ -194,6 +282,25 @@ TEST(TokenizerGguf, SpmDefaults) {
   EXPECT_EQ(tokenizer->encode("</s>", {false, false}).value(), (Ids{6, 0, 0, 0, 0}));
 }
 
+TEST(TokenizerGguf, ThePreTokenizersNameDecidesAboutTheBeginToken) {
+  for (const auto& [pre, expected] : std::vector<std::pair<std::string, Ids>>{{"llama-bpe", {0, 2}},
+                                                                              {"tekken", {0, 2}},
+                                                                              {"gpt-2", {2}},
+                                                                              {"qwen2", {2}},
+                                                                              {"dbrx", {2}}}) {
+    GgufTokenizerData data;
+    data.model = "gpt2";
+    data.pre = pre;
+    data.tokens = {"<s>", "a", "b"};
+    data.kinds = {3, 1, 1};
+    data.merges = {};
+    data.bos = 0;
+    EXPECT_EQ(Tokenizer::from_gguf(data).value()->encode("b", {}).value(), expected) << pre;
+    data.add_bos = false;  // the file's own word counts more
+    EXPECT_EQ(Tokenizer::from_gguf(data).value()->encode("b", {}).value(), Ids{2}) << pre;
+  }
+}
+
 TEST(TokenizerGguf, EachErrorNamesItsKey) {
   const auto error = [](const auto& change) {
     GgufTokenizerData data = small_gguf();
@@ -274,6 +381,53 @@ TEST(TokenizerHostile, CostlyPatternGivesUpWithAnError) {
   const auto result = regex->find_all(std::string(4000, 'a'));
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().code, ErrorCode::kExhausted);
+}
+
+// Each attempt alone is within the limits; all together are not.
+TEST(TokenizerRegex, TheWorkOnATextIsBoundedAsAWhole) {
+  for (const char* pattern : {
+           "[a-z]+[0-9]",              // every attempt runs to the end of the letters
+           "a(?=[a-z]*[0-9])",         // the same in a lookahead
+           "(?:[a-f]|[a-z]){2,200}7",  // both
+       }) {
+    const auto regex = Regex::compile(pattern).value();
+    const std::string text(400'000, 'a');
+    const auto result = regex->find_all(text);
+    ASSERT_FALSE(result.has_value()) << pattern;
+    EXPECT_EQ(result.error().code, ErrorCode::kExhausted);
+    EXPECT_CONTAINS(result.error().message, "gave up at byte");
+    EXPECT_TRUE(regex->find_all(text.substr(0, 300)).has_value()) << pattern;
+  }
+  // Short attempts are linear as they are.
+  const auto found =
+      Regex::compile("(?:a?b?){2}[0-9]").value()->find_all(std::string(400'000, 'a'));
+  EXPECT_TRUE(found.has_value());
+}
+
+// Runs longer than the window, matches at its borders, and looks behind and ahead across them.
+TEST(TokenizerRegex, LongTextsMatchAsShortOnes) {
+  const auto count = [](const char* pattern, const std::string& text) {
+    const auto found = Regex::compile(pattern).value()->find_all(text);
+    EXPECT_TRUE(found.has_value()) << pattern;
+    return found.value_or(std::vector<Match>{}).size();
+  };
+  for (const std::size_t size : {1U, 510U, 511U, 512U, 513U, 1023U, 1024U, 1025U, 300'000U}) {
+    const std::string a(size, 'a');
+    EXPECT_EQ(count("a+", a), 1u) << size;
+    EXPECT_EQ(count("a+$", a), 1u) << size;
+    EXPECT_EQ(count("a", a), size);
+    EXPECT_EQ(count("a(?!a)", a), 1u) << size;
+    EXPECT_EQ(count("(?<=a)b", a + "b"), 1u) << size;
+    EXPECT_EQ(count("b", a + "b" + a), 1u) << size;
+    EXPECT_EQ(count("\\s+(?!\\S)|\\s+|\\S+", a + std::string(size, ' ') + a), size == 1 ? 3u : 4u);
+    EXPECT_EQ(count("x*", a), size + 1);
+    std::string accents;
+    for (std::size_t i = 0; i < size; ++i) {
+      accents += "\xc3\xa9";
+    }
+    EXPECT_EQ(count("\\p{L}+", accents), 1u) << size;
+    EXPECT_EQ(count("\\p{L}{1,3}", accents), (size + 2) / 3) << size;
+  }
 }
 
 TEST(TokenizerRegex, RefusesWhatPcreReadsDifferently) {
