@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "text/charsmap.h"
+#include "text/normalizer.h"
 #include "text/regex.h"
 #include "text/splitters.h"
 #include "text/unicode.h"
@@ -154,6 +155,33 @@ TEST(TokenizerJson, UnigramPrefersLongPiecesOnATieAndUnknownCharactersLast) {
   const char* ties = R"([["?", 0], ["a", -1], ["b", -1], ["ab", -2], ["c", -1], ["bc", -2]])";
   EXPECT_EQ(ids(ties, "ab"), (Ids{3}));
   EXPECT_EQ(ids(ties, "abc"), (Ids{1, 5}));
+}
+
+TEST(TokenizerJson, AnAddedTokenDecodesToItsSpelling) {
+  Json json = small_json();
+  json["decoder"] = {{"type", "ByteFallback"}};
+  json["model"]["vocab"]["<0x41>"] = 7;
+  json["added_tokens"].push_back({{"id", 8}, {"content", "<0x42>"}, {"special", false}});
+  const auto tokenizer = Tokenizer::from_json(json.dump(), "").value();
+  EXPECT_EQ(tokenizer->decode(Ids{7, 8}, true).value(), "A<0x42>");
+}
+
+// As SentencePiece's add_dummy_prefix and remove_extra_whitespaces.
+TEST(SpmNormalizer, PrefixAndExtraSpaces) {
+  const auto apply = [](bool prefix, bool remove, std::string text) {
+    const auto normalizer =
+        make_spm_normalizer("", {.add_space_prefix = prefix, .remove_extra_whitespaces = remove});
+    EXPECT_TRUE((*normalizer)->apply(text).has_value());
+    for (std::size_t at = text.find("\xe2\x96\x81"); at != std::string::npos;
+         at = text.find("\xe2\x96\x81")) {
+      text.replace(at, 3, "_");
+    }
+    return text;
+  };
+  EXPECT_EQ(apply(true, true, "  a  b "), "_a_b");
+  EXPECT_EQ(apply(false, true, "  a  b "), "a_b");
+  EXPECT_EQ(apply(true, false, "a  b "), "_a__b_");
+  EXPECT_EQ(apply(false, false, "a  b "), "a__b_");
 }
 
 TEST(Splitters, DigitsOfEachFamily) {
