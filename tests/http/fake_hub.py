@@ -191,6 +191,7 @@ class FakeHub:
             handler.send_response(206)
             first, last, total = file.wrong_range or (start, len(file.data) - 1, len(file.data))
             handler.send_header("Content-Range", f"bytes {first}-{last}/{total}")
+            start = first  # what is sent begins where the header says
         else:
             handler.send_response(200)
         if file.etag:
