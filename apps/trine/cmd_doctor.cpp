@@ -41,7 +41,8 @@ std::vector<std::string> feature_names(const CpuFeatures& features) {
       {"avx2", features.avx2},         {"fma", features.fma},
       {"f16c", features.f16c},         {"avx512f", features.avx512f},
       {"avx512bw", features.avx512bw}, {"avx512vl", features.avx512vl},
-      {"avx512dq", features.avx512dq}, {"avx512vnni", features.avx512vnni}};
+      {"avx512dq", features.avx512dq}, {"avx512vnni", features.avx512vnni},
+      {"avxvnni", features.avxvnni},   {"amx_int8", features.amx_int8 && features.os_amx}};
   std::vector<std::string> out;
   for (const auto& [name, has] : rows) {
     if (has) {

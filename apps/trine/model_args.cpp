@@ -8,7 +8,7 @@
 namespace trine::app {
 
 std::vector<std::string_view> model_options() {
-  return with_store_options({"threads", "ctx", "kv", "isa"});
+  return with_store_options({"threads", "ctx", "kv", "activations", "isa"});
 }
 
 std::vector<std::string_view> sampling_options() {
@@ -83,6 +83,9 @@ Model::LoadOptions load_options(const options::Settings& settings) {
   if (const auto ctx = settings.maybe_integer("ctx"); ctx.has_value()) {
     out.max_context = static_cast<std::int32_t>(*ctx);
   }
+  out.activations = settings.text("activations") == "f32" ? Model::LoadOptions::Activations::kF32
+                                                          : Model::LoadOptions::Activations::kInt8;
+  out.num_threads = static_cast<int>(settings.integer("threads"));
   return out;
 }
 

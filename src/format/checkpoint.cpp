@@ -68,6 +68,12 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   return out;
 }
 
+void Checkpoint::release_pages() const {
+  for (const auto& file : files_) {
+    file->release_pages();
+  }
+}
+
 Result<Checkpoint> Checkpoint::build(std::string source, std::vector<TensorInfo> tensors,
                                      std::vector<std::shared_ptr<const void>> keep_alive) {
   Checkpoint out;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "platform/mapped_file.h"
 #include "tensor/dtype.h"
 
 namespace trine {
@@ -50,6 +51,15 @@ class Checkpoint {
   static Result<Checkpoint> build(std::string source, std::vector<TensorInfo> tensors,
                                   std::vector<std::shared_ptr<const void>> keep_alive);
 
+  // The files that the tensors lie in, for release_pages().
+  void set_files(std::vector<std::shared_ptr<const MappedFile>> files) {
+    files_ = std::move(files);
+  }
+
+  // Gives the memory of the mapped files back to the system. The tensors stay valid: what is read
+  // again comes from the page cache or the disk.
+  void release_pages() const;
+
   const std::string& source() const { return source_; }
 
   std::span<const TensorInfo> tensors() const { return tensors_; }
@@ -65,6 +75,7 @@ class Checkpoint {
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string_view, std::size_t> index_;  // keys view tensors_[i].name
   std::vector<std::shared_ptr<const void>> keep_alive_;
+  std::vector<std::shared_ptr<const MappedFile>> files_;
 };
 
 // Ok when the tensor can be turned into floats. Errors: unsupported, naming the tensor and its

@@ -371,7 +371,9 @@ Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, std::string source
 Result<GgufFile> open_gguf(const std::string& path) {
   TRINE_TRY_ASSIGN(auto mapped, MappedFile::open(path));
   const auto bytes = mapped->bytes();
-  return parse_gguf(bytes, path, std::move(mapped));
+  TRINE_TRY_ASSIGN(GgufFile file, parse_gguf(bytes, path, mapped));
+  file.checkpoint.set_files({std::move(mapped)});
+  return file;
 }
 
 }  // namespace trine

@@ -10,12 +10,21 @@ namespace {
 template <typename Table>
 using PerLevel = std::array<const Table*, kNumIsaLevels>;
 
-constexpr PerLevel<LinearTable> kLinear{&kLinearScalar, &kLinearAvx2, &kLinearAvx512};
-constexpr PerLevel<RowwiseTable> kRowwise{&kRowwiseScalar, &kRowwiseAvx2, &kRowwiseAvx512};
-constexpr PerLevel<ConvertTable> kConvert{&kConvertScalar, &kConvertAvx2, &kConvertAvx512};
-constexpr PerLevel<AttentionTileTable> kAttentionTile{&kAttentionTileScalar, &kAttentionTileAvx2,
-                                                      &kAttentionTileAvx512};
-constexpr PerLevel<DequantTable> kDequant{&kDequantScalar, &kDequantAvx2, &kDequantAvx512};
+// The float families have nothing for the int8 units: those levels use the tables below them.
+template <typename Table>
+constexpr PerLevel<Table> float_levels(const Table& scalar, const Table& avx2,
+                                       const Table& avx512) {
+  return {&scalar, &avx2, &avx2, &avx512, &avx512, &avx512};
+}
+
+constexpr auto kLinear = float_levels(kLinearScalar, kLinearAvx2, kLinearAvx512);
+constexpr auto kRowwise = float_levels(kRowwiseScalar, kRowwiseAvx2, kRowwiseAvx512);
+constexpr auto kConvert = float_levels(kConvertScalar, kConvertAvx2, kConvertAvx512);
+constexpr auto kAttentionTile =
+    float_levels(kAttentionTileScalar, kAttentionTileAvx2, kAttentionTileAvx512);
+constexpr auto kDequant = float_levels(kDequantScalar, kDequantAvx2, kDequantAvx512);
+constexpr PerLevel<PackedTable> kPacked{&kPackedScalar, &kPackedAvx2,       &kPackedAvxVnni,
+                                        &kPackedAvx512, &kPackedAvx512Vnni, &kPackedAmx};
 
 }  // namespace
 
@@ -37,6 +46,10 @@ const AttentionTileTable& attention_tile_table(IsaLevel level) {
 
 const DequantTable& dequant_table(IsaLevel level) {
   return *kDequant[static_cast<std::size_t>(level)];
+}
+
+const PackedTable& packed_table(IsaLevel level) {
+  return *kPacked[static_cast<std::size_t>(level)];
 }
 
 }  // namespace trine::kernels

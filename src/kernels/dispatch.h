@@ -6,6 +6,7 @@
 #include "kernels/convert.h"
 #include "kernels/dequant.h"
 #include "kernels/linear.h"
+#include "kernels/packed.h"
 #include "kernels/rowwise.h"
 #include "platform/cpu.h"
 
@@ -17,6 +18,7 @@ const RowwiseTable& rowwise_table(IsaLevel level);
 const ConvertTable& convert_table(IsaLevel level);
 const AttentionTileTable& attention_tile_table(IsaLevel level);
 const DequantTable& dequant_table(IsaLevel level);
+const PackedTable& packed_table(IsaLevel level);
 
 inline const LinearTable& linear_table() {
   return linear_table(isa_level());
@@ -36,6 +38,10 @@ inline const AttentionTileTable& attention_tile_table() {
 
 inline const DequantTable& dequant_table() {
   return dequant_table(isa_level());
+}
+
+inline const PackedTable& packed_table() {
+  return packed_table(isa_level());
 }
 
 }  // namespace trine::kernels

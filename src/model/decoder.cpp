@@ -1,5 +1,6 @@
 #include "model/decoder.h"
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -171,9 +172,10 @@ void Decoder::attention_block(ops::Context& ctx, const KvGeometry& geometry, std
 
   ops::rms_norm(ctx, ws.hidden.data(), layer.attn_norm.data(), offset, config_.norm_eps, embed,
                 rows, embed, ws.normed.data());
-  ops::linear(ctx, layer.q, or_null(layer.q_bias), ws.normed.data(), embed, rows, q, q_dim);
-  ops::linear(ctx, layer.k, or_null(layer.k_bias), ws.normed.data(), embed, rows, k, kv_dim);
-  ops::linear(ctx, layer.v, or_null(layer.v_bias), ws.normed.data(), embed, rows, v, kv_dim);
+  const std::array<ops::LinearTask, 3> qkv{{{&layer.q, or_null(layer.q_bias), q, q_dim},
+                                            {&layer.k, or_null(layer.k_bias), k, kv_dim},
+                                            {&layer.v, or_null(layer.v_bias), v, kv_dim}}};
+  ops::linear(ctx, {ws.normed.data(), embed, rows, embed}, qkv);
   if (config_.qk_norm) {
     ops::rms_norm(ctx, q, layer.q_norm.data(), offset, config_.norm_eps, dim,
                   rows * config_.num_heads, dim, q);

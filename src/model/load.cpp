@@ -10,6 +10,7 @@
 #include "format/open.h"
 #include "model/config_sources.h"
 #include "model/decoder.h"
+#include "model/pack_weights.h"
 
 namespace trine {
 namespace {
@@ -92,6 +93,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                      : bind_hf_weights(checkpoint->weights(), config);
   if (!weights.has_value()) {
     return tl::unexpected<Error>(std::move(weights).error().with_context(path));
+  }
+  if (options.activations == LoadOptions::Activations::kInt8) {
+    TRINE_TRY_ASSIGN(const auto team, ThreadTeam::create(options.num_threads));
+    TRINE_TRY(pack_weights(checkpoint->weights(), *team, *weights));
   }
   if (log::level() <= log::Level::kDebug) {
     log_load(path, *checkpoint, config, start);

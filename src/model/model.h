@@ -45,6 +45,10 @@ class Model {
     // also decides between LongRoPE's two sets of factors
     // (docs/adr/longrope-by-configured-context.md).
     std::int32_t max_context = 0;
+    // kInt8: matrices of quantized types are packed and multiply int8 activations, the fast way.
+    // kF32: every matrix stays in its file's form and is multiplied in float32, the exact way.
+    enum class Activations : std::uint8_t { kInt8, kF32 } activations = Activations::kInt8;
+    int num_threads = 1;  // that pack; 0: one per core
   };
 
   // Opens a GGUF file or a directory with config.json and safetensors. Errors: not_found,

@@ -1,6 +1,7 @@
 #include "model/moe.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 
@@ -64,9 +65,10 @@ void dense_mlp(ops::Context& ctx, ops::Activation activation, const MlpWeights& 
   for (std::int64_t first = 0; first < num_rows; first += kMlpRows) {
     const std::int64_t rows = std::min(kMlpRows, num_rows - first);
     const float* in = x + first * embed;
-    ops::linear(ctx, weights.gate, or_null(weights.gate_bias), in, embed, rows, buffers.gate.data(),
-                ffn);
-    ops::linear(ctx, weights.up, or_null(weights.up_bias), in, embed, rows, buffers.up.data(), ffn);
+    const std::array<ops::LinearTask, 2> gate_up{
+        {{&weights.gate, or_null(weights.gate_bias), buffers.gate.data(), ffn},
+         {&weights.up, or_null(weights.up_bias), buffers.up.data(), ffn}}};
+    ops::linear(ctx, {in, embed, rows, embed}, gate_up);
     ops::gated_activation(ctx, activation, buffers.gate.data(), buffers.up.data(), rows * ffn,
                           buffers.gate.data());
     ops::linear(ctx, weights.down, or_null(weights.down_bias), buffers.gate.data(), ffn, rows,

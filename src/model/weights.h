@@ -1,6 +1,6 @@
 // The tensors of a decoder, bound by name, type and shape to the parts of the computation.
-// Matrices are views into the mapped file; norms and biases are small f32 copies. Thread rule:
-// immutable after binding.
+// Matrices are views into the mapped file, most of them packed as well; norms and biases are small
+// f32 copies. Thread rule: immutable after binding.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include "format/checkpoint.h"
 #include "model/config.h"
 #include "ops/ops.h"
+#include "platform/huge_buffer.h"
 
 namespace trine {
 
@@ -44,6 +45,7 @@ struct DecoderWeights {
   std::vector<LayerWeights> layers;
   std::vector<std::unique_ptr<std::byte[]>>
       aligned_copies;  // of tensors at odd addresses in their file
+  HugeBuffer packed;   // what the views' packed forms point into (pack_weights.h)
 };
 
 // Both check that every tensor of the decoder is there with the right shape and a type that

@@ -1,6 +1,7 @@
 #include <cstdint>
 
 #include "ops/ops.h"
+#include "ops/quantized_rows.h"
 
 namespace trine::ops {
 namespace {
@@ -10,7 +11,11 @@ constexpr std::size_t kCacheLine = 64;
 }  // namespace
 
 Context::Context(ThreadTeam& team)
-    : team_(&team), scratch_(static_cast<std::size_t>(team.num_threads())) {}
+    : team_(&team),
+      quantized_rows_(std::make_unique<QuantizedRows>()),
+      scratch_(static_cast<std::size_t>(team.num_threads())) {}
+
+Context::~Context() = default;
 
 void Context::reserve_scratch(std::size_t bytes) {
   if (bytes <= scratch_bytes_) {

@@ -1,12 +1,16 @@
-// linear() and embed(): weights in any dtype are turned into float32 rows, a few at a time, and
-// then multiplied with every row of x while they are in the second-level cache.
+// linear() and embed(). Packed weights are multiplied as they are. Weights in their file's form are
+// turned into float32 rows, a few at a time, and then multiplied with every row of x while they are
+// in the second-level cache.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "base/check.h"
 #include "kernels/dequant.h"
 #include "kernels/dispatch.h"
 #include "ops/ops.h"
+#include "ops/quantized_rows.h"
 
 namespace trine::ops {
 namespace {
@@ -37,15 +41,20 @@ bool usable_in_place(const WeightView& w) {
          w.row_bytes % static_cast<std::int64_t>(sizeof(float)) == 0;
 }
 
-}  // namespace
+// Weight bytes that a member takes at a time: enough for the memory system to stream, few enough
+// that a slow member does not hold up the others.
+constexpr std::int64_t kGrabBytes = 128 * 1024;
 
-void linear(Context& ctx, const WeightView& w, const float* bias, const float* x,
-            std::int64_t x_stride, std::int64_t num_rows, float* y, std::int64_t y_stride) {
+// In the file's form, in float32.
+void linear_f32(Context& ctx, const LinearInput& input, const LinearTask& task) {
+  const WeightView& w = *task.w;
+  const float* bias = task.bias;
+  const float* x = input.x;
+  const std::int64_t x_stride = input.stride;
+  const std::int64_t num_rows = input.num_rows;
+  float* y = task.y;
+  const std::int64_t y_stride = task.y_stride;
   check_view(w);
-  TRINE_CHECK(num_rows >= 0 && x_stride >= w.cols && y_stride >= w.rows);
-  if (num_rows == 0) {
-    return;
-  }
   const bool in_place = usable_in_place(w);
   const std::int64_t stride = in_place ? w.row_bytes / static_cast<std::int64_t>(sizeof(float))
                                        : round_up(w.cols, kSplitGrain);
@@ -82,6 +91,101 @@ void linear(Context& ctx, const WeightView& w, const float* bias, const float* x
     const auto [begin, end] = split_range(w.rows, kSplitGrain, thread_idx, num_threads);
     work(begin, end, thread_idx);
   });
+}
+
+// A task of the packed kind, its quantized input and how its blocks are dealt out.
+struct PackedJob {
+  const LinearTask* task = nullptr;
+  kernels::PackedRows rows{};
+  std::int64_t blocks = 0;
+  std::int64_t grab = 1;        // blocks per turn
+  std::int64_t first_turn = 0;  // of all jobs' turns
+};
+
+void run_turn(const kernels::PackedTable& table, const PackedJob& job, std::int64_t turn,
+              std::byte* scratch) {
+  const std::int64_t begin = (turn - job.first_turn) * job.grab;
+  const std::int64_t end = std::min(begin + job.grab, job.blocks);
+  table.multiply(&job.task->w->packed, &job.rows, job.task->bias, job.task->y, job.task->y_stride,
+                 begin, end, scratch);
+}
+
+// At most kMaxJobs tasks.
+constexpr std::size_t kMaxJobs = 4;
+
+void linear_packed(Context& ctx, const LinearInput& input, std::span<const LinearTask> tasks) {
+  std::array<PackedJob, kMaxJobs> jobs;
+  std::size_t num_jobs = 0;
+  std::int64_t turns = 0;
+  std::int64_t scratch_bytes = 0;
+  std::int64_t work = 0;
+  const int num_threads = ctx.team().num_threads();
+  ctx.quantized_rows().start(input);
+  for (const LinearTask& task : tasks) {
+    const kernels::PackedMatrix& w = task.w->packed;
+    if (w.data == nullptr) {
+      continue;
+    }
+    PackedJob& job = jobs[num_jobs++];
+    job.task = &task;
+    job.rows = ctx.quantized_rows().get(ctx, w.scheme);
+    job.blocks = (w.rows + kernels::kPackedBlockRows - 1) / kernels::kPackedBlockRows;
+    const std::int64_t block_bytes = kernels::packed_block_bytes(w.scheme, w.cols);
+    job.grab = std::clamp<std::int64_t>(kGrabBytes / block_bytes, 1,
+                                        (job.blocks + num_threads - 1) / num_threads);
+    job.first_turn = turns;
+    turns += (job.blocks + job.grab - 1) / job.grab;
+    scratch_bytes = std::max(scratch_bytes, kernels::packed_scratch_bytes(w.scheme, w.cols));
+    work += w.rows * w.cols * input.num_rows;
+  }
+  if (num_jobs == 0) {
+    return;
+  }
+  ctx.reserve_scratch(static_cast<std::size_t>(scratch_bytes));
+  const kernels::PackedTable& table = kernels::packed_table();
+  std::atomic<std::int64_t> next{0};
+  const auto member = [&](int thread_idx) {
+    for (;;) {
+      const std::int64_t turn = next.fetch_add(1, std::memory_order_relaxed);
+      if (turn >= turns) {
+        return;
+      }
+      std::size_t j = num_jobs - 1;
+      while (turn < jobs[j].first_turn) {
+        --j;
+      }
+      run_turn(table, jobs[j], turn, ctx.scratch(thread_idx));
+    }
+  };
+  if (num_threads == 1 || work < kMinParallelWork) {
+    member(0);
+    return;
+  }
+  ctx.team().run(member);
+}
+
+}  // namespace
+
+void linear(Context& ctx, const LinearInput& input, std::span<const LinearTask> tasks) {
+  TRINE_CHECK(input.num_rows >= 0 && input.stride >= input.cols && tasks.size() <= kMaxJobs);
+  if (input.num_rows == 0) {
+    return;
+  }
+  for (const LinearTask& task : tasks) {
+    TRINE_CHECK(task.w->cols == input.cols && task.y_stride >= task.w->rows);
+    if (task.w->packed.data == nullptr) {
+      linear_f32(ctx, input, task);
+    } else {
+      TRINE_CHECK(task.w->packed.rows == task.w->rows && task.w->packed.cols == task.w->cols);
+    }
+  }
+  linear_packed(ctx, input, tasks);
+}
+
+void linear(Context& ctx, const WeightView& w, const float* bias, const float* x,
+            std::int64_t x_stride, std::int64_t num_rows, float* y, std::int64_t y_stride) {
+  const LinearTask task{&w, bias, y, y_stride};
+  linear(ctx, LinearInput{x, x_stride, num_rows, w.cols}, {&task, 1});
 }
 
 void embed(Context& ctx, const WeightView& table, std::span<const std::int32_t> ids, float scale,

@@ -16,24 +16,50 @@
 #include <span>
 #include <vector>
 
+#include "kernels/packed.h"
 #include "platform/thread_team.h"
 #include "tensor/dtype.h"
 
 namespace trine::ops {
 
-// A weight matrix [N, K] in any dtype with a dequantizer, rows contiguous along K. Never owns.
+// A weight matrix [N, K]. Never owns. As it is in its file: any dtype with a dequantizer, rows
+// contiguous along K; it is multiplied in float32. With `packed` as well, linear() reads that
+// instead, and multiplies int8 activations.
 struct WeightView {
   DType dtype = DType::kF32;
   std::int64_t rows = 0;  // N
   std::int64_t cols = 0;  // K
   const std::byte* data = nullptr;
   std::int64_t row_bytes = 0;
+  kernels::PackedMatrix packed{};  // data is null: not packed
+};
+
+class QuantizedRows;
+
+// x [T, K] that one or several linear() calls multiply, rows `stride` floats apart. Borrowed: x
+// must stay as it is while the input is used. Quantized at most once for all of them.
+struct LinearInput {
+  const float* x = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t num_rows = 0;
+  std::int64_t cols = 0;
+};
+
+// y [T, N] = x w^T (+ bias [N] when not null), rows of y `y_stride` floats apart.
+struct LinearTask {
+  const WeightView* w = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
 };
 
 // What every operation needs besides its operands: the team and per-thread scratch memory.
 class Context {
  public:
   explicit Context(ThreadTeam& team);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
 
   ThreadTeam& team() const { return *team_; }
 
@@ -43,14 +69,19 @@ class Context {
   // Of one member, aligned to a cache line; valid until the next reserve_scratch().
   std::byte* scratch(int thread_idx);
 
+  QuantizedRows& quantized_rows() { return *quantized_rows_; }
+
  private:
   ThreadTeam* team_;
+  std::unique_ptr<QuantizedRows> quantized_rows_;
   std::size_t scratch_bytes_ = 0;  // of each member
   std::vector<std::unique_ptr<std::byte[]>> scratch_;
 };
 
-// y[T, N] = x[T, K] * w^T (+ bias[N] when not null). x rows are `x_stride` floats apart, y rows
-// `y_stride`.
+// Several products of one input, in one pass of the team.
+void linear(Context& ctx, const LinearInput& input, std::span<const LinearTask> tasks);
+
+// One product. x rows are `x_stride` floats apart, y rows `y_stride`.
 void linear(Context& ctx, const WeightView& w, const float* bias, const float* x,
             std::int64_t x_stride, std::int64_t num_rows, float* y, std::int64_t y_stride);
 

@@ -285,6 +285,14 @@ constexpr Option kTable[] = {
      .default_text = "f16",
      .choices = "f16|bf16|f32",
      .help = "Type of the key/value cache"},
+    {.name = "activations",
+     .type = Type::kChoice,
+     .group = "engine",
+     .scope = Scope::kModel,
+     .default_text = "int8",
+     .choices = "int8|f32",
+     .help =
+         "What quantized weights are multiplied with: int8, the fast way, or f32, exact and slow"},
     {.name = "step-tokens",
      .type = Type::kSize,
      .group = "engine",
@@ -299,7 +307,7 @@ constexpr Option kTable[] = {
      .group = "engine",
      .scope = Scope::kProcess,
      .unset_note = "the best of this machine",
-     .choices = "scalar|avx2|avx512",
+     .choices = "scalar|avx2|avxvnni|avx512|avx512vnni|amx",
      .help = "Instruction set of the kernels; results do not depend on it"},
     // -- hub
     {.name = "home",

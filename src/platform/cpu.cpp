@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/check.h"
 
@@ -26,6 +28,14 @@ std::uint64_t read_xcr0() {
   return (std::uint64_t{high} << 32) | low;
 }
 
+// Tiles are 8 KiB of state that Linux saves only for processes that asked (asm/prctl.h:
+// ARCH_REQ_XCOMP_PERM, feature 18 of XCR0).
+bool request_tile_permission() {
+  constexpr int kRequestPermission = 0x1023;
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 CpuFeatures detect() {
   CpuFeatures features;
   unsigned eax = 0;
@@ -38,8 +48,10 @@ CpuFeatures detect() {
   features.fma = has_bit(ecx, 12);
   features.f16c = has_bit(ecx, 29);
   const bool osxsave = has_bit(ecx, 27);
+  bool saves_tiles = false;
   if (osxsave) {
     const std::uint64_t xcr0 = read_xcr0();
+    saves_tiles = (xcr0 & 0x60000u) == 0x60000u;
     features.os_avx = (xcr0 & 0x6u) == 0x6u;
     features.os_avx512 = (xcr0 & 0xe6u) == 0xe6u;
   }
@@ -50,6 +62,14 @@ CpuFeatures detect() {
     features.avx512bw = has_bit(ebx, 30);
     features.avx512vl = has_bit(ebx, 31);
     features.avx512vnni = has_bit(ecx, 11);
+    features.amx_tile = has_bit(edx, 24);
+    features.amx_int8 = has_bit(edx, 25);
+  }
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) {
+    features.avxvnni = has_bit(eax, 4);
+  }
+  if (features.amx_tile && saves_tiles) {
+    features.os_amx = request_tile_permission();
   }
   return features;
 }
@@ -62,25 +82,22 @@ const CpuFeatures& cpu_features() {
 }
 
 std::string_view isa_level_name(IsaLevel level) {
-  switch (level) {
-    case IsaLevel::kScalar:
-      return "scalar";
-    case IsaLevel::kAvx2:
-      return "avx2";
-    case IsaLevel::kAvx512:
-      return "avx512";
-  }
-  return "?";
+  constexpr std::array<std::string_view, kNumIsaLevels> kNames{"scalar", "avx2",       "avxvnni",
+                                                               "avx512", "avx512vnni", "amx"};
+  return kNames[static_cast<std::size_t>(level)];
 }
 
 std::string_view missing_feature(IsaLevel level, const CpuFeatures& features) {
   struct Need {
-    IsaLevel level;
+    IsaLevel from;  // this level and the later ones
     bool present;
     std::string_view name;
   };
 
-  const std::array<Need, 9> needs{{
+  if (level == IsaLevel::kAvxVnni && !features.avxvnni) {
+    return "AVX-VNNI";  // the 512-bit levels do without it
+  }
+  const std::array<Need, 13> needs{{
       {IsaLevel::kAvx2, features.os_avx, "operating system support for AVX registers"},
       {IsaLevel::kAvx2, features.avx2, "AVX2"},
       {IsaLevel::kAvx2, features.fma, "FMA"},
@@ -90,9 +107,13 @@ std::string_view missing_feature(IsaLevel level, const CpuFeatures& features) {
       {IsaLevel::kAvx512, features.avx512bw, "AVX512BW"},
       {IsaLevel::kAvx512, features.avx512vl, "AVX512VL"},
       {IsaLevel::kAvx512, features.avx512dq, "AVX512DQ"},
+      {IsaLevel::kAvx512Vnni, features.avx512vnni, "AVX512_VNNI"},
+      {IsaLevel::kAmx, features.amx_tile, "AMX-TILE"},
+      {IsaLevel::kAmx, features.amx_int8, "AMX-INT8"},
+      {IsaLevel::kAmx, features.os_amx, "operating system support for AMX tiles"},
   }};
   for (const Need& need : needs) {
-    if (level >= need.level && !need.present) {
+    if (level >= need.from && !need.present) {
       return need.name;
     }
   }
@@ -120,8 +141,10 @@ Result<IsaLevel> choose_isa_level(std::string_view forced, const CpuFeatures& fe
       return level;
     }
   }
-  return fail(ErrorCode::kInvalidArgument,
-              "TRINE_ISA={}: no such level; choose scalar, avx2 or avx512", forced);
+  return fail(
+      ErrorCode::kInvalidArgument,
+      "TRINE_ISA={}: no such level; choose scalar, avx2, avxvnni, avx512, avx512vnni or amx",
+      forced);
 }
 
 Status select_isa_level() {

@@ -3,9 +3,12 @@
 // CPUID and XGETBV are read once. A level is a set of features, not a CPU model:
 //   scalar  baseline x86-64
 //   avx2    AVX2, FMA, F16C
-//   avx512  AVX-512 F, BW, VL, DQ on top of avx2
-// The best level that the machine has is used; the environment variable
-// TRINE_ISA=scalar|avx2|avx512 forces another one. Results do not depend on the level
+//   avxvnni     the 256-bit int8 dot product on top of avx2
+//   avx512      AVX-512 F, BW, VL, DQ on top of avx2
+//   avx512vnni  the 512-bit int8 dot product on top of avx512
+//   amx         the AMX int8 matrix unit on top of avx512vnni, when the system lets us use it
+// The best level that the machine has is used; the environment variable TRINE_ISA forces another
+// one. Results do not depend on the level
 // (docs/numerics.md), only speed does. Errors: invalid_argument when TRINE_ISA names no level or a
 // level whose features the CPU lacks. Thread rule: any thread; override_isa_level() only while no
 // operation runs.
@@ -28,19 +31,25 @@ struct CpuFeatures {
   bool avx512vl = false;
   bool avx512dq = false;
   bool avx512vnni = false;
+  bool avxvnni = false;
+  bool amx_tile = false;
+  bool amx_int8 = false;
   bool os_avx = false;     // the kernel saves ymm registers
   bool os_avx512 = false;  // and zmm and mask registers
+  bool os_amx = false;     // and tiles, and this process may use them
 };
 
-enum class IsaLevel : std::uint8_t { kScalar, kAvx2, kAvx512 };
-inline constexpr int kNumIsaLevels = 3;
+// In the order of preference.
+enum class IsaLevel : std::uint8_t { kScalar, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAmx };
+inline constexpr int kNumIsaLevels = 6;
 inline constexpr std::array<IsaLevel, kNumIsaLevels> kAllIsaLevels{
-    IsaLevel::kScalar, IsaLevel::kAvx2, IsaLevel::kAvx512};
+    IsaLevel::kScalar, IsaLevel::kAvx2,       IsaLevel::kAvxVnni,
+    IsaLevel::kAvx512, IsaLevel::kAvx512Vnni, IsaLevel::kAmx};
 
 // Of this machine.
 const CpuFeatures& cpu_features();
 
-// "scalar", "avx2", "avx512".
+// "scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "amx".
 std::string_view isa_level_name(IsaLevel level);
 
 // The first feature that `level` needs and `features` lacks, or an empty string.

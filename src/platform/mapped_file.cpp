@@ -77,6 +77,13 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   return std::shared_ptr<const MappedFile>(new MappedFile(path, data, size));
 }
 
+void MappedFile::release_pages() const {
+  if (size_ > 0) {
+    // Never loses anything: the mapping is shared and read-only. Failure costs memory only.
+    static_cast<void>(::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED));
+  }
+}
+
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
     ::munmap(const_cast<std::byte*>(data_), size_);

@@ -27,6 +27,9 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
+  // The resident pages of the mapping are given back; reading them again fetches them again.
+  void release_pages() const;
+
   const std::string& path() const { return path_; }
 
  private:

@@ -156,7 +156,18 @@ class Gguf:
             count *= dim
         return count // elems * size
 
-    def build(self):
+    def tensor_data(self, name, random):
+        """Zeros, or for a random.Random values and codes of which a model computes something finite."""
+        elems, size = self.BLOCKS[self.tensors[name][1]]
+        if random is None:
+            return bytes(self.tensor_bytes(name))
+        if elems == 1:
+            pack = "<f" if size == 4 else "<e"
+            return b"".join(struct.pack(pack, random.uniform(-1, 1)) for _ in range(self.tensor_bytes(name) // size))
+        blocks = self.tensor_bytes(name) // size  # a half-precision scale, then codes
+        return b"".join(struct.pack("<e", random.uniform(0.001, 0.02)) + random.randbytes(size - 2) for _ in range(blocks))
+
+    def build(self, random=None):
         out = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.pairs))
         for key, value in self.pairs.items():
             out += self.text(key) + self.value(value)
@@ -166,7 +177,11 @@ class Gguf:
             out += b"".join(struct.pack("<Q", dim) for dim in reversed(shape))
             out += struct.pack("<IQ", kind, offset)
             offset += -(-self.tensor_bytes(name) // 32) * 32
-        return out + bytes(-len(out) % 32) + bytes(offset)
+        out += bytes(-len(out) % 32)
+        for name in self.tensors:
+            data = self.tensor_data(name, random)
+            out += data + bytes(-len(data) % 32)
+        return out
 
 
 def tiny_gguf():

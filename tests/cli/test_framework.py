@@ -229,7 +229,7 @@ class Doctor(Case):
         self.assertGreater(value["memory_bytes"], 1 << 20)
         self.assertEqual(value["store"], self.env["TRINE_HOME"])
         self.assertEqual(self.ok("doctor", "--home", "/elsewhere", "--json").json["store"], "/elsewhere")
-        self.assertRegex(self.ok("doctor").text, r"kernels +(scalar|avx2|avx512)")
+        self.assertRegex(self.ok("doctor").text, r"kernels +(scalar|avx2|avxvnni|avx512|avx512vnni|amx)")
         self.bad(2, "TRINE_ISA", "doctor", env={"TRINE_ISA": "sse9"})
 
 

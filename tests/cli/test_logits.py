@@ -163,7 +163,7 @@ class Verify(Case):
 
 class Flags(Case):
     COMMON = {"json", "quiet", "log-level", "config", "home", "catalogue"}
-    MODEL_FLAGS = {"threads", "ctx", "kv", "isa"}
+    MODEL_FLAGS = {"threads", "ctx", "kv", "activations", "isa"}
 
     def test_no_flag_without_a_test_here(self):
         self.assertEqual(flags_of(self, "logits") - self.COMMON, {"tokens", "out", "positions"} | self.MODEL_FLAGS)

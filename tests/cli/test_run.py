@@ -2,11 +2,12 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
 
-from harness import BIN, MODEL, Case, flags_of, main
+from harness import BIN, MODEL, Case, flags_of, main, tiny_gguf
 
 PROMPT = "The following options are"
 GREEDY = ("--raw", "--temperature", "0")
@@ -277,6 +278,18 @@ class Engine(RunCase):
         self.assertNotEqual(top[0], top[1])
         self.assertNotEqual(top[0], top[2])
 
+    def test_activations_are_used(self):
+        gguf = self.path("m.gguf", tiny_gguf().build(random.Random(7)))
+        ids = {}
+        for flags in ([], ["--activations", "int8"], ["--activations", "f32"]):
+            out = self.path("x.npy")
+            self.ok("logits", gguf, "--tokens", "1,2,3,4", "--out", out, *flags)
+            with open(out, "rb") as file:
+                ids[tuple(flags)] = file.read()
+        self.assertEqual(ids[()], ids["--activations", "int8"])
+        self.assertNotEqual(ids[()], ids["--activations", "f32"])
+        self.bad(2, "--activations.*int8.*f32", "run", MODEL, "-p", "x", "--activations", "int4")
+
     def test_context_overflow_has_both_numbers(self):
         long = PROMPT * 20
         tokens = len(self.ok("tokenize", MODEL, long, "--json").json["ids"])
@@ -338,7 +351,7 @@ class Flags(RunCase):
         tested = set(
             "prompt file raw system bos parse-special n logprobs max-tokens min-tokens temperature top-k top-p min-p "
             "typical-p repetition-penalty presence-penalty frequency-penalty logit-bias bad-words seed stop include-stop "
-            "stop-ids ignore-eos threads ctx kv isa step-tokens".split()
+            "stop-ids ignore-eos threads ctx kv activations isa step-tokens".split()
         )
         self.assertEqual(flags_of(self, "run") - common, tested)
 

@@ -89,8 +89,15 @@ TEST_P(PeerGolden, LawsAgree) {
   ASSERT_TRUE(meta.has_value());
   ASSERT_EQ(std::filesystem::file_size(*path), meta->at("file_bytes").get<std::uintmax_t>())
       << *path;
-  const auto model = Model::load(*path);
+  Model::LoadOptions exact_way;
+  exact_way.activations = Model::LoadOptions::Activations::kF32;
+  exact_way.num_threads = 0;
+  Model::LoadOptions fast_way = exact_way;
+  fast_way.activations = Model::LoadOptions::Activations::kInt8;
+  const auto model = Model::load(*path, exact_way);
   ASSERT_TRUE(model.has_value()) << model.error().message;
+  const auto fast = Model::load(*path, fast_way);
+  ASSERT_TRUE(fast.has_value()) << fast.error().message;
   const auto vocab = static_cast<std::size_t>((*model)->config().vocab_size);
   ASSERT_EQ(vocab, meta->at("vocab_size").get<std::size_t>());
   const PeerLaw wide = read_law(name + ".wide", meta->at("k").at("wide").get<std::size_t>());
@@ -98,12 +105,16 @@ TEST_P(PeerGolden, LawsAgree) {
   ASSERT_EQ(wide.ids, file.ids);
 
   testing::Runner runner(*model, 0, DType::kF32, 17);
+  testing::Runner fast_runner(*fast, 0, DType::kF32, 17);
   KvSequence sequence(*runner.pool);
+  KvSequence fast_sequence(*fast_runner.pool);
   const std::span<const std::int32_t> ids(wide.ids);
   std::vector<float> logits;
   double worst_wide = 0.0;
   double worst_file = 0.0;
   double mean_file = 0.0;
+  double worst_fast = 0.0;
+  double mean_fast = 0.0;
   for (std::size_t first = 0; first < kPositions; first += 64) {  // in parts, to bound the logits
     const Span span{&sequence, ids.subspan(first, 64), {}, Span::Logits::kAll};
     ASSERT_TRUE(runner.step({&span, 1}, logits).has_value());
@@ -114,13 +125,25 @@ TEST_P(PeerGolden, LawsAgree) {
       worst_file = std::max(worst_file, kl);
       mean_file += kl / kPositions;
     }
+    const Span fast_span{&fast_sequence, ids.subspan(first, 64), {}, Span::Logits::kAll};
+    ASSERT_TRUE(fast_runner.step({&fast_span, 1}, logits).has_value());
+    for (std::size_t i = 0; i < 64; ++i) {
+      const double kl = divergence(wide, first + i, {logits.data() + i * vocab, vocab});
+      worst_fast = std::max(worst_fast, kl);
+      mean_fast += kl / kPositions;
+    }
   }
   std::printf(
-      "%s: max KL %.1e with the peer in f32; max %.1e, mean %.1e with its 8-bit activations\n",
-      name.c_str(), worst_wide, worst_file, mean_file);
+      "%s: max KL %.1e with the peer in f32; max %.1e, mean %.1e with its 8-bit activations; ours "
+      "in "
+      "8 bits against the peer in f32: max %.1e, mean %.1e\n",
+      name.c_str(), worst_wide, worst_file, mean_file, worst_fast, mean_fast);
   EXPECT_LE(worst_wide, 1e-3);
   EXPECT_LE(worst_file, 6e-2);
   EXPECT_LE(mean_file, 1e-2);
+  // Our int8 activations lose no more than the peer's.
+  EXPECT_LE(worst_fast, 6e-2);
+  EXPECT_LE(mean_fast, 1e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PeerGolden, ::testing::Values("smollm2-135m", "gemma3-270m"),

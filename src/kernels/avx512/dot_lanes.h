@@ -1,0 +1,154 @@
+// Bytes, int32 sums and floats of the packed family in zmm registers. Contracts in
+// scalar/dot_lanes.h.
+#pragma once
+
+#include <cstdint>
+
+#include <immintrin.h>
+
+#include "kernels/avx512/lanes.h"
+
+#define TRINE_DOT_INLINE TRINE_LANES_INLINE
+
+namespace trine::kernels {
+namespace {
+
+constexpr unsigned kVectorRows = 16;
+constexpr unsigned kMaxTileRows = 12;  // 24 sums, two weight vectors, one activation
+
+using B = __m512i;
+using D = __m512i;
+using F = __m512;
+
+TRINE_DOT_INLINE B bload(const std::uint8_t* p) {
+  return _mm512_loadu_si512(p);
+}
+
+TRINE_DOT_INLINE void bstore(std::uint8_t* p, B a) {
+  _mm512_storeu_si512(p, a);
+}
+
+template <int kShift>
+TRINE_DOT_INLINE B bfield(B a, int mask) {
+  if constexpr (kShift > 0) {
+    a = _mm512_srli_epi16(a, kShift);
+  } else if constexpr (kShift < 0) {
+    a = _mm512_slli_epi16(a, -kShift);
+  }
+  return _mm512_and_si512(a, _mm512_set1_epi8(static_cast<char>(mask)));
+}
+
+TRINE_DOT_INLINE B bor(B a, B b) {
+  return _mm512_or_si512(a, b);
+}
+
+TRINE_DOT_INLINE B blookup(const std::uint8_t* table, B index) {
+  const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), index);
+}
+
+TRINE_DOT_INLINE D dset(std::int32_t a) {
+  return _mm512_set1_epi32(a);
+}
+
+TRINE_DOT_INLINE D dload(const std::int32_t* p) {
+  return _mm512_loadu_si512(p);
+}
+
+TRINE_DOT_INLINE void dstore(std::int32_t* p, D a) {
+  _mm512_storeu_si512(p, a);
+}
+
+#if defined(TRINE_VNNI)
+using X = __m512i;
+
+TRINE_DOT_INLINE X xload(const std::int8_t* p) {
+  std::int32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  return _mm512_set1_epi32(four);
+}
+
+TRINE_DOT_INLINE D ddot(D sums, B weights, X x) {
+  return _mm512_dpbusd_epi32(sums, weights, x);
+}
+#else
+// Without the dot instruction: even and odd bytes as 16-bit numbers, whose pairwise products cannot
+// overflow 32 bits. (The 8-bit multiply-add saturates at 16 bits.)
+struct X {
+  __m512i even;
+  __m512i odd;
+};
+
+TRINE_DOT_INLINE X xload(const std::int8_t* p) {
+  std::int32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  const __m512i all = _mm512_set1_epi32(four);
+  return {_mm512_srai_epi16(_mm512_slli_epi16(all, 8), 8), _mm512_srai_epi16(all, 8)};
+}
+
+TRINE_DOT_INLINE D ddot(D sums, B weights, X x) {
+  const __m512i even = _mm512_and_si512(weights, _mm512_set1_epi16(255));
+  const __m512i odd = _mm512_srli_epi16(weights, 8);
+  return _mm512_add_epi32(_mm512_add_epi32(sums, _mm512_madd_epi16(even, x.even)),
+                          _mm512_madd_epi16(odd, x.odd));
+}
+#endif
+
+TRINE_DOT_INLINE F fconvert(D a) {
+  return _mm512_cvtepi32_ps(a);
+}
+
+TRINE_DOT_INLINE F fset(float a) {
+  return _mm512_set1_ps(a);
+}
+
+TRINE_DOT_INLINE F fload(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+
+TRINE_DOT_INLINE void fstore(float* p, F a) {
+  _mm512_storeu_ps(p, a);
+}
+
+TRINE_DOT_INLINE F fload_f16(const std::uint8_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
+TRINE_DOT_INLINE F fload_i8(const std::uint8_t* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+
+TRINE_DOT_INLINE F fload_u8(const std::uint8_t* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+
+TRINE_DOT_INLINE F fmul(F a, F b) {
+  return _mm512_mul_ps(a, b);
+}
+
+TRINE_DOT_INLINE F fadd(F a, F b) {
+  return _mm512_add_ps(a, b);
+}
+
+TRINE_DOT_INLINE F fneg(F a) {
+  return vneg(a);
+}
+
+TRINE_DOT_INLINE F ffma(F a, F b, F c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+
+// The integers that 1.5 * 2^23 + n hold in their low bits, as bytes.
+TRINE_DOT_INLINE void store_codes(std::int8_t* p, V shifted) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm512_cvtepi32_epi8(_mm512_castps_si512(shifted)));
+}
+
+TRINE_DOT_INLINE void prefetch(const std::uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+
+}  // namespace
+}  // namespace trine::kernels

@@ -1,0 +1,12 @@
+// The packed family on the lanes of avx2/, with the int8 dot instruction.
+#define TRINE_VNNI
+#define TRINE_LANES_HEADER "kernels/avx2/lanes.h"
+#define TRINE_DOT_LANES_HEADER "kernels/avx2/dot_lanes.h"
+
+#include "kernels/packed_inl.h"
+
+namespace trine::kernels {
+
+extern const PackedTable kPackedAvxVnni = {&quantize_row, &multiply_packed};
+
+}  // namespace trine::kernels

@@ -1,0 +1,128 @@
+// Tiles of rows in vector registers, for packed_inl.h: what a segment or a decoded block is
+// multiplied with. amx/tiles.h has the same functions on the AMX unit.
+#pragma once
+
+#include "kernels/packed.h"
+
+namespace trine::kernels {
+namespace {
+
+// NX rows of x, the first of them row0, against one segment; acc and dots are those of row0.
+template <unsigned NX>
+TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const PackedRows& x,
+                                std::int64_t row0, float* acc, std::int32_t* dots) {
+  D sums[NX][kVectors];
+#pragma GCC unroll 16
+  for (unsigned m = 0; m < NX; ++m) {
+    const std::int32_t start =
+        -s.zero_point * x.sums[(row0 + m) * x.sum_stride + segment.group_idx];
+#pragma GCC unroll 4
+    for (unsigned v = 0; v < kVectors; ++v) {
+      sums[m][v] = segment.first ? dset(start) : dload(dots + 32 * m + kVectorRows * v);
+    }
+  }
+  // Rows in threes, so that an address is base + {0, 1, 2} * stride and few registers hold them
+  // all.
+  const std::int64_t stride = x.code_stride;
+  const std::int8_t* const codes = x.codes + row0 * stride + segment.col;
+  const std::uint8_t* const weight_codes = segment.codes;
+  const std::int64_t end = 64 * std::int64_t{segment.quads};
+  for (std::int64_t at = 0; at < end; at += 64) {
+    B weights[kVectors];
+#pragma GCC unroll 4
+    for (unsigned v = 0; v < kVectors; ++v) {
+      weights[v] =
+          bload(weight_codes + strip_of(v) * segment.half_stride + offset_in_strip(v) + at);
+    }
+    const std::int8_t* row = codes + at / 16;
+#pragma GCC unroll 16
+    for (unsigned m = 0; m < NX; ++m) {
+      if (m > 0 && m % 3 == 0) {
+        row += 3 * stride;
+      }
+      const X four = xload(row + stride * (m % 3));
+#pragma GCC unroll 4
+      for (unsigned v = 0; v < kVectors; ++v) {
+        sums[m][v] = ddot(sums[m][v], weights[v], four);
+      }
+    }
+  }
+  if (!segment.last) {
+#pragma GCC unroll 16
+    for (unsigned m = 0; m < NX; ++m) {
+#pragma GCC unroll 4
+      for (unsigned v = 0; v < kVectors; ++v) {
+        dstore(dots + 32 * m + kVectorRows * v, sums[m][v]);
+      }
+    }
+    return;
+  }
+  const std::int64_t activation_group = segment.group_idx >> s.activation_shift;
+#pragma GCC unroll 4
+  for (unsigned v = 0; v < kVectors; ++v) {
+    const F scale = fload(segment.scale + kVectorRows * v);
+#pragma GCC unroll 16
+    for (unsigned m = 0; m < NX; ++m) {
+      float* const at = acc + 32 * m + kVectorRows * v;
+      const F x_scale = fset(x.scales[(row0 + m) * x.group_stride + activation_group]);
+      F sum = ffma(fconvert(sums[m][v]), fmul(scale, x_scale), fload(at));
+      if (s.has_min) {
+        const F scaled_sum = fset(x.scaled_sums[(row0 + m) * x.sum_stride + segment.group_idx]);
+        sum = ffma(fload(segment.min + kVectorRows * v), scaled_sum, sum);
+      }
+      fstore(at, sum);
+    }
+  }
+}
+
+template <unsigned NX>
+TRINE_DOT_INLINE void tile_step_n(std::int64_t count, const Shape& s, const Segment& segment,
+                                  const PackedRows& x, std::int64_t row0, float* acc,
+                                  std::int32_t* dots) {
+  if constexpr (NX > 0) {
+    if (count == NX) {
+      tile_step<NX>(s, segment, x, row0, acc, dots);
+    } else {
+      tile_step_n<NX - 1>(count, s, segment, x, row0, acc, dots);
+    }
+  }
+}
+
+// The tiles of amx/ have a state; these have none.
+struct TileState {
+  void release() {}
+};
+
+// All rows of x, at most kStreamRows, against one segment.
+void segment_rows(TileState&, const Shape& s, const Segment& segment, const PackedRows& x,
+                  TileSums& sums) {
+  for (std::int64_t m = 0; m < x.num_rows;) {
+    const std::int64_t count = tile_rows(x.num_rows - m);
+    tile_step_n<kMaxTileRows>(count, s, segment, x, m, sums.acc + 32 * m, sums.dots + 32 * m);
+    m += count;
+  }
+}
+
+template <unsigned NX>
+void decoded_tile(std::int64_t count, const Shape& s, const PackedRows& x, std::int64_t row0,
+                  const Scratch& scratch) {
+  if constexpr (NX > 0) {
+    if (count != NX) {
+      decoded_tile<NX - 1>(count, s, x, row0, scratch);
+      return;
+    }
+    TileSums& sums = *scratch.sums;
+    walk_decoded(s, scratch, [&](const Segment& segment) {
+      tile_step<NX>(s, segment, x, row0, sums.acc, sums.dots);
+    });
+  }
+}
+
+// `count` rows of x, at most kTileRows, against a decoded block.
+void decoded_rows(TileState&, const Shape& s, const PackedRows& x, std::int64_t row0,
+                  std::int64_t count, const Scratch& scratch) {
+  decoded_tile<kMaxTileRows>(count, s, x, row0, scratch);
+}
+
+}  // namespace
+}  // namespace trine::kernels

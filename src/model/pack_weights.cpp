@@ -1,0 +1,92 @@
+#include "model/pack_weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "quant/pack_gguf.h"
+
+namespace trine {
+namespace {
+
+// Source pages are given back after about this many packed bytes, so that a load does not hold the
+// file and the packed weights in memory at once.
+constexpr std::int64_t kReleaseBytes = std::int64_t{256} << 20;
+
+void collect(MlpWeights& mlp, std::vector<ops::WeightView*>& out) {
+  for (ops::WeightView* view : {&mlp.gate, &mlp.up, &mlp.down}) {
+    out.push_back(view);
+  }
+}
+
+// Every matrix that linear() multiplies, in the order of a step.
+std::vector<ops::WeightView*> matrices_of(DecoderWeights& weights) {
+  std::vector<ops::WeightView*> out;
+  for (LayerWeights& layer : weights.layers) {
+    for (ops::WeightView* view : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.router}) {
+      out.push_back(view);
+    }
+    collect(layer.mlp, out);
+    for (MlpWeights& expert : layer.experts) {
+      collect(expert, out);
+    }
+  }
+  out.push_back(&weights.output);
+  std::erase_if(out, [](const ops::WeightView* view) {
+    return view->data == nullptr || !packed_scheme_of(view->dtype).has_value() ||
+           view->cols > kernels::kMaxPackedCols;
+  });
+  return out;
+}
+
+std::int64_t num_blocks(const ops::WeightView& view) {
+  return (view.rows + kernels::kPackedBlockRows - 1) / kernels::kPackedBlockRows;
+}
+
+std::int64_t block_bytes(const ops::WeightView& view) {
+  return kernels::packed_block_bytes(*packed_scheme_of(view.dtype), view.cols);
+}
+
+void pack_matrix(ThreadTeam& team, const ops::WeightView& view, std::uint8_t* out) {
+  const std::int64_t blocks = num_blocks(view);
+  const std::int64_t bytes = block_bytes(view);
+  std::atomic<std::int64_t> next{0};
+  team.run([&](int) {
+    for (;;) {
+      const std::int64_t block = next.fetch_add(1, std::memory_order_relaxed);
+      if (block >= blocks) {
+        return;
+      }
+      pack_block(view.dtype, view.data, view.row_bytes, view.rows, view.cols, block,
+                 out + block * bytes);
+    }
+  });
+}
+
+}  // namespace
+
+Status pack_weights(const Checkpoint& checkpoint, ThreadTeam& team, DecoderWeights& weights) {
+  const std::vector<ops::WeightView*> matrices = matrices_of(weights);
+  std::int64_t total = 0;
+  for (const ops::WeightView* view : matrices) {
+    total += num_blocks(*view) * block_bytes(*view);
+  }
+  TRINE_TRY_ASSIGN(weights.packed, HugeBuffer::allocate(static_cast<std::size_t>(total)));
+  std::uint8_t* out = weights.packed.data();
+  std::int64_t since_release = 0;
+  for (ops::WeightView* view : matrices) {
+    pack_matrix(team, *view, out);
+    view->packed = {*packed_scheme_of(view->dtype), view->rows, view->cols, out};
+    const std::int64_t bytes = num_blocks(*view) * block_bytes(*view);
+    out += bytes;
+    since_release += bytes;
+    if (since_release >= kReleaseBytes) {
+      checkpoint.release_pages();
+      since_release = 0;
+    }
+  }
+  checkpoint.release_pages();
+  return {};
+}
+
+}  // namespace trine

@@ -1,0 +1,84 @@
+#include "ops/quantized_rows.h"
+
+#include "base/check.h"
+#include "kernels/dispatch.h"
+
+namespace trine::ops {
+namespace {
+
+constexpr std::int64_t kCacheLine = 64;
+// Below this many values waking the team costs more than it brings.
+constexpr std::int64_t kMinParallelValues = 32 * 1024;
+
+template <typename T>
+void grow(std::vector<T>& buffer, std::int64_t count) {
+  if (static_cast<std::int64_t>(buffer.size()) < count) {
+    buffer.resize(static_cast<std::size_t>(count));
+  }
+}
+
+// Bytes from one row's codes to the next: whole cache lines, an odd number of them, so that the
+// rows of a tile do not fall into the same few cache sets.
+std::int64_t code_stride(std::int64_t cols) {
+  const std::int64_t lines = (kernels::packed_padded_cols(cols) + kCacheLine - 1) / kCacheLine;
+  return (lines | 1) * kCacheLine;
+}
+
+}  // namespace
+
+void QuantizedRows::start(const LinearInput& input) {
+  input_ = input;
+  num_forms_ = 0;
+}
+
+kernels::PackedRows QuantizedRows::get(Context& ctx, const kernels::PackedScheme& scheme) {
+  const std::int64_t group = kernels::packed_activation_group(scheme, input_.cols);
+  const std::int64_t sum_group = kernels::packed_group(scheme, input_.cols);
+  for (std::size_t i = 0; i < num_forms_; ++i) {
+    if (forms_[i].group == group && forms_[i].sum_group == sum_group) {
+      return forms_[i].view;
+    }
+  }
+  TRINE_CHECK(num_forms_ < forms_.size());  // there are no more matrices in one call
+  Form& form = forms_[num_forms_++];
+  form.group = group;
+  form.sum_group = sum_group;
+  fill(ctx, form);
+  return form.view;
+}
+
+void QuantizedRows::fill(Context& ctx, Form& form) {
+  const std::int64_t rows = input_.num_rows;
+  const std::int64_t padded = kernels::packed_padded_cols(input_.cols);
+  const std::int64_t stride = code_stride(input_.cols);
+  const std::int64_t groups = (padded + form.group - 1) / form.group;
+  const std::int64_t sums = (padded + form.sum_group - 1) / form.sum_group;
+  grow(form.storage, rows * stride + kCacheLine);
+  grow(form.scales, rows * groups);
+  grow(form.sums, rows * sums);
+  grow(form.scaled_sums, rows * sums);
+  const auto address = reinterpret_cast<std::uintptr_t>(form.storage.data());
+  form.codes = form.storage.data() + (kCacheLine - address % kCacheLine) % kCacheLine;
+  form.view = {
+      form.codes, stride, form.scales.data(), form.sums.data(), form.scaled_sums.data(), groups,
+      sums,       rows};
+  const kernels::PackedTable& table = kernels::packed_table();
+  const auto work = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      table.quantize_row(input_.x + t * input_.stride, input_.cols, form.group, form.sum_group,
+                         form.codes + t * stride, form.scales.data() + t * groups,
+                         form.sums.data() + t * sums, form.scaled_sums.data() + t * sums);
+    }
+  };
+  const int num_threads = ctx.team().num_threads();
+  if (num_threads == 1 || rows * input_.cols < kMinParallelValues) {
+    work(0, rows);
+    return;
+  }
+  ctx.team().run([&](int thread_idx) {
+    const auto [begin, end] = split_range(rows, 1, thread_idx, num_threads);
+    work(begin, end);
+  });
+}
+
+}  // namespace trine::ops
