@@ -1,14 +1,13 @@
 // trine doctor: what this machine and this build offer, for bug reports and for finding out why it
 // is slow.
-#include <fstream>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "apps/trine/command.h"
 #include "apps/trine/help.h"
+#include "apps/trine/machine.h"
 #include "apps/trine/model_args.h"
 #include "platform/cpu.h"
 #include "platform/thread_team.h"
@@ -18,23 +17,6 @@ namespace trine::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string cpu_name() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown";
-}
-
-std::int64_t memory_bytes() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long size = ::sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && size > 0 ? std::int64_t{pages} * size : 0;
-}
 
 std::vector<std::string> feature_names(const CpuFeatures& features) {
   const std::pair<const char*, bool> rows[] = {

@@ -17,6 +17,7 @@ extern const Command kDetokenizeCommand;
 extern const Command kTemplateCommand;
 extern const Command kLogitsCommand;
 extern const Command kVerifyCommand;
+extern const Command kBenchCommand;
 extern const Command kDoctorCommand;
 extern const Command kConfigCommand;
 extern const Command kOptionsPageCommand;
@@ -33,10 +34,10 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,     &kLsCommand,         &kShowCommand,        &kRmCommand,
-    &kRunCommand,      &kChatCommand,       &kTokenizeCommand,    &kDetokenizeCommand,
-    &kTemplateCommand, &kLogitsCommand,     &kVerifyCommand,      &kDoctorCommand,
-    &kConfigCommand,   &kCompletionCommand, &kOptionsPageCommand,
+    &kPullCommand,     &kLsCommand,     &kShowCommand,       &kRmCommand,
+    &kRunCommand,      &kChatCommand,   &kTokenizeCommand,   &kDetokenizeCommand,
+    &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,     &kBenchCommand,
+    &kDoctorCommand,   &kConfigCommand, &kCompletionCommand, &kOptionsPageCommand,
 };
 
 }  // namespace

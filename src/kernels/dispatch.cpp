@@ -26,6 +26,9 @@ constexpr auto kDequant = float_levels(kDequantScalar, kDequantAvx2, kDequantAvx
 constexpr PerLevel<PackedTable> kPacked{&kPackedScalar, &kPackedAvx2,       &kPackedAvxVnni,
                                         &kPackedAvx512, &kPackedAvx512Vnni, &kPackedAmx};
 
+constexpr PerLevel<LimitsTable> kLimits{&kLimitsScalar, &kLimitsAvx2,       &kLimitsAvxVnni,
+                                        &kLimitsAvx512, &kLimitsAvx512Vnni, &kLimitsAmx};
+
 }  // namespace
 
 const LinearTable& linear_table(IsaLevel level) {
@@ -46,6 +49,10 @@ const AttentionTileTable& attention_tile_table(IsaLevel level) {
 
 const DequantTable& dequant_table(IsaLevel level) {
   return *kDequant[static_cast<std::size_t>(level)];
+}
+
+const LimitsTable& limits_table(IsaLevel level) {
+  return *kLimits[static_cast<std::size_t>(level)];
 }
 
 const PackedTable& packed_table(IsaLevel level) {

@@ -5,6 +5,7 @@
 #include "kernels/attention_tile.h"
 #include "kernels/convert.h"
 #include "kernels/dequant.h"
+#include "kernels/limits.h"
 #include "kernels/linear.h"
 #include "kernels/packed.h"
 #include "kernels/rowwise.h"
@@ -19,6 +20,7 @@ const ConvertTable& convert_table(IsaLevel level);
 const AttentionTileTable& attention_tile_table(IsaLevel level);
 const DequantTable& dequant_table(IsaLevel level);
 const PackedTable& packed_table(IsaLevel level);
+const LimitsTable& limits_table(IsaLevel level);
 
 inline const LinearTable& linear_table() {
   return linear_table(isa_level());
@@ -38,6 +40,10 @@ inline const AttentionTileTable& attention_tile_table() {
 
 inline const DequantTable& dequant_table() {
   return dequant_table(isa_level());
+}
+
+inline const LimitsTable& limits_table() {
+  return limits_table(isa_level());
 }
 
 inline const PackedTable& packed_table() {

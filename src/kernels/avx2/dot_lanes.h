@@ -150,6 +150,10 @@ TRINE_DOT_INLINE void store_codes(std::int8_t* p, V shifted) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 
+TRINE_DOT_INLINE void make_opaque(B& a) {
+  __asm__ volatile("" : "+x"(a));
+}
+
 TRINE_DOT_INLINE void prefetch(const std::uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
 }

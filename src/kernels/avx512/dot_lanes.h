@@ -146,6 +146,11 @@ TRINE_DOT_INLINE void store_codes(std::int8_t* p, V shifted) {
                    _mm512_cvtepi32_epi8(_mm512_castps_si512(shifted)));
 }
 
+// The compiler must believe that `a` could be anything.
+TRINE_DOT_INLINE void make_opaque(B& a) {
+  __asm__ volatile("" : "+v"(a));
+}
+
 TRINE_DOT_INLINE void prefetch(const std::uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
 }

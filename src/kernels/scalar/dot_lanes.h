@@ -5,6 +5,7 @@
 // bfield<s>(a, mask): each byte shifted right by s (left for s < 0), then masked; the mask drops
 // what came from the neighbouring byte. ddot: sum of the four products of unsigned weights and
 // signed activations, exact, added to the sum. store_codes: the low byte of each lane's bits.
+// make_opaque: the compiler must believe that the value could be anything.
 #pragma once
 
 #include <cstdint>
@@ -168,6 +169,10 @@ TRINE_DOT_INLINE void store_codes(std::int8_t* p, V shifted) {
     __builtin_memcpy(&bits, &shifted.v[i], sizeof bits);
     p[i] = static_cast<std::int8_t>(bits & 255u);
   }
+}
+
+TRINE_DOT_INLINE void make_opaque(B& a) {
+  __asm__ volatile("" : "+m"(a));
 }
 
 TRINE_DOT_INLINE void prefetch(const std::uint8_t*) {}

@@ -1,0 +1,200 @@
+// trine bench: how fast the kernels and a model are on this machine, beside the machine's limits.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/trine/bench_kernels.h"
+#include "apps/trine/bench_offline.h"
+#include "apps/trine/command.h"
+#include "apps/trine/machine.h"
+#include "apps/trine/model_args.h"
+
+namespace trine::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// 0 for anything that is not a whole number.
+std::int64_t whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : 0;
+}
+
+// Entries of a list option, each of which may be several with commas between.
+std::vector<std::string> entries(const options::Settings& settings, std::string_view name) {
+  std::vector<std::string> out;
+  for (const std::string& text : settings.list(name)) {
+    std::size_t begin = 0;
+    while (begin <= text.size()) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      out.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return out;
+}
+
+Status parse_shape(const std::string& text, KernelBenchOptions& out) {
+  const std::size_t cross = std::min(text.find('x'), text.size());
+  const std::int64_t n = whole_number(std::string_view(text).substr(0, cross));
+  const std::int64_t k =
+      cross == text.size() ? 0 : whole_number(std::string_view(text).substr(cross + 1));
+  constexpr std::int64_t kMaxRows = std::int64_t{1} << 24;
+  if (n < 1 || n > kMaxRows || k < 1 || k > kernels::kMaxPackedCols) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--shape {}: give output rows and columns as NxK, rows from 1 to {}, columns from 1 to {}",
+                text, kMaxRows, kernels::kMaxPackedCols);
+  }
+  out.n = n;
+  out.k = k;
+  return {};
+}
+
+Result<KernelBenchOptions> kernel_options(const options::Settings& settings) {
+  KernelBenchOptions out;
+  TRINE_TRY(parse_shape(settings.text("shape"), out));
+  for (const std::string& name : entries(settings, "schemes")) {
+    TRINE_TRY_ASSIGN(NamedScheme scheme, parse_scheme(name));
+    if (kernels::packed_is_super(scheme.scheme) && out.k % kernels::kPackedSuper != 0) {
+      return fail(ErrorCode::kInvalidArgument, "--shape: {} needs columns in multiples of {}, not {}",
+                  name, kernels::kPackedSuper, out.k);
+    }
+    out.schemes.push_back(std::move(scheme));
+  }
+  constexpr std::int64_t kMaxM = 4096;
+  for (const std::string& text : entries(settings, "rows")) {
+    const std::int64_t m = whole_number(text);
+    if (m < 1 || m > kMaxM) {
+      return fail(ErrorCode::kInvalidArgument, "--rows {}: give whole numbers from 1 to {}", text, kMaxM);
+    }
+    out.rows.push_back(m);
+  }
+  out.bytes = settings.integer("weight-bytes");
+  out.repeats = static_cast<int>(settings.integer("repeat"));
+  return out;
+}
+
+std::string group_text(std::int32_t group) {
+  return group == 0 ? "row" : std::to_string(group);
+}
+
+Result<int> run_kernels(CommandContext& context, ThreadTeam& team) {
+  TRINE_TRY_ASSIGN(const KernelBenchOptions options, kernel_options(context.settings()));
+  TRINE_TRY_ASSIGN(const KernelReport report, bench_kernels(team, options));
+  if (context.json()) {
+    Json rows = Json::array();
+    for (const KernelRow& row : report.rows) {
+      rows.push_back({{"scheme", row.scheme},
+                      {"group", row.group == 0 ? Json("row") : Json(row.group)},
+                      {"shape", {row.n, row.k}},
+                      {"m", row.m},
+                      {"ms", row.ms},
+                      {"gbps", row.gbps},
+                      {"pct_read", row.pct_read},
+                      {"gops", row.gops},
+                      {"pct_int8", row.pct_int8}});
+    }
+    context.print_json({{"machine", machine_json()},
+                        {"threads", team.num_threads()},
+                        {"read_gbps", report.read_gbps},
+                        {"int8_gops", report.int8_gops},
+                        {"rows", rows}});
+    return 0;
+  }
+  write_out(fmt::format("{}\n{} threads; read {:.1f} GB/s, int8 {:.0f} GOPS (measured)\n", machine_line(),
+                        team.num_threads(), report.read_gbps, report.int8_gops));
+  write_out("scheme   group  shape        M        ms     GB/s  % read     GOPS  % int8\n");
+  for (const KernelRow& row : report.rows) {
+    write_out(fmt::format("{:<8} {:>5}  {:<11} {:>3} {:>9.3f} {:>8.1f} {:>7.1f} {:>8.0f} {:>7.1f}\n",
+                          row.scheme, group_text(row.group), fmt::format("{}x{}", row.n, row.k), row.m,
+                          row.ms, row.gbps, row.pct_read, row.gops, row.pct_int8));
+  }
+  return 0;
+}
+
+Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
+  const options::Settings& settings = context.settings();
+  TRINE_TRY_ASSIGN(const std::string path, model_path(settings, context.argument(1)));
+  const auto start = std::chrono::steady_clock::now();
+  TRINE_TRY_ASSIGN(const auto model, Model::load(path, load_options(settings)));
+  const double load_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  OfflineBenchOptions options;
+  options.kv_dtype = kv_dtype(settings);
+  options.repeats = static_cast<int>(settings.integer("repeat"));
+  TRINE_TRY_ASSIGN(const std::vector<OfflineRow> rows, bench_offline(*model, team, options));
+  const std::int64_t peak = peak_resident_bytes();
+  if (context.json()) {
+    Json out = Json::array();
+    for (const OfflineRow& row : rows) {
+      Json entry = {{"test", row.test},
+                    {"unit", row.unit},
+                    {"mean", row.value.mean},
+                    {"deviation", row.value.deviation}};
+      if (row.relative > 0) {
+        entry["v"] = row.relative;
+      }
+      out.push_back(std::move(entry));
+    }
+    context.print_json({{"machine", machine_json()},
+                        {"threads", team.num_threads()},
+                        {"model", path},
+                        {"load_seconds", load_s},
+                        {"peak_resident_bytes", peak},
+                        {"rows", out}});
+    return 0;
+  }
+  write_out(fmt::format("{}\n{} threads (measured)\n", machine_line(), team.num_threads()));
+  write_out(fmt::format("{:<14} {:.2f} s\n", "load", load_s));
+  for (const OfflineRow& row : rows) {
+    write_out(fmt::format("{:<14} {:.2f} ± {:.2f} {}{}\n", row.test, row.value.mean, row.value.deviation,
+                          row.unit,
+                          row.relative > 0 ? fmt::format("  v = {:.2f}", row.relative) : ""));
+  }
+  write_out(fmt::format("{:<14} {:.1f} MB\n", "peak resident", static_cast<double>(peak) / 1e6));
+  return 0;
+}
+
+Result<int> run_bench(CommandContext& context) {
+  const options::Settings& settings = context.settings();
+  TRINE_TRY(apply_isa(settings));
+  TRINE_TRY_ASSIGN(const auto team,
+                   ThreadTeam::create(static_cast<int>(settings.integer("threads"))));
+  const std::string what = context.argument(0);
+  const bool has_model = context.arguments().size() > 1;
+  if (what == "kernels" && !has_model) {
+    return run_kernels(context, *team);
+  }
+  if (what == "offline" && has_model) {
+    return run_offline(context, *team);
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              "cannot bench '{}'{}; there are: trine bench kernels, trine bench offline MODEL", what,
+              has_model ? " with a model" : " without a model");
+}
+
+}  // namespace
+
+extern const Command kBenchCommand;
+const Command kBenchCommand = {
+    .name = "bench",
+    .group = "verify",
+    .summary = "Measure kernels or a model beside this machine's limits",
+    .positionals = {{.name = "WHAT", .help = "kernels or offline"},
+                    {.name = "MODEL", .help = "the model of offline", .required = false}},
+    .options = joined({"schemes", "rows", "shape", "weight-bytes", "repeat"}, model_options()),
+    .details =
+        "kernels: multiplies random packed weights with M rows of activations, and right beside each\n"
+        "measurement reads the same bytes and runs int8 products on registers alone, on the same "
+        "threads.\n"
+        "Shares are medians of paired ratios. offline MODEL: prefill (pp), decode at several depths "
+        "(tg),\n"
+        "passes over 1 to 17 rows with v(m) = time / time of one row, batches, load time, peak memory.",
+    .run = run_bench,
+};
+
+}  // namespace trine::app

@@ -1,0 +1,18 @@
+// What this machine is, for reports. Thread rule: any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace trine::app {
+
+std::string cpu_name();
+std::int64_t memory_bytes();
+
+// The fingerprint of a benchmark report: CPU, instruction-set level, cores, memory, system, version.
+nlohmann::ordered_json machine_json();
+std::string machine_line();
+
+}  // namespace trine::app

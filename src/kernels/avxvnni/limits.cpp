@@ -1,0 +1,11 @@
+// The limits family on the lanes of avx2/, with the int8 dot instruction.
+#define TRINE_VNNI
+#define TRINE_DOT_LANES_HEADER "kernels/avx2/dot_lanes.h"
+
+#include "kernels/limits_inl.h"
+
+namespace trine::kernels {
+
+extern const LimitsTable kLimitsAvxVnni = {&read_memory, &dots_in_registers};
+
+}  // namespace trine::kernels

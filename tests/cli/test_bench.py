@@ -1,0 +1,82 @@
+"""bench: what it measures, the shape of its reports, refusals."""
+
+from harness import MODEL, Case, flags_of, main
+
+
+class Kernels(Case):
+    QUICK = ("--shape", "70x256", "--weight-bytes", "1", "--repeat", "1")
+
+    def test_json_report(self):
+        out = self.ok("bench", "kernels", "--json", *self.QUICK, "--schemes", "w4g64,q6_k", "--schemes", "w8grow", "--rows", "1,5").json
+        self.assertEqual(set(out), {"machine", "threads", "read_gbps", "int8_gops", "rows"})
+        self.assertEqual(set(out["machine"]), {"cpu", "isa", "usable_cpus", "memory_bytes", "system", "version"})
+        self.assertGreater(out["read_gbps"], 0)
+        self.assertGreater(out["int8_gops"], 0)
+        self.assertEqual(
+            [(row["scheme"], row["group"], row["m"]) for row in out["rows"]],
+            [(s, g, m) for s, g in (("w4g64", 64), ("q6_k", 16), ("w8grow", "row")) for m in (1, 5)],
+        )
+        for row in out["rows"]:
+            self.assertEqual(row["shape"], [70, 256])
+            for key in ("ms", "gbps", "pct_read", "gops", "pct_int8"):
+                self.assertGreater(row[key], 0, key)
+
+    def test_text_report(self):
+        text = self.ok("bench", "kernels", *self.QUICK, "--schemes", "w4g128a", "--rows", "3", "--threads", "1").text
+        self.assertRegex(text, r"1 threads; read [\d.]+ GB/s, int8 \d+ GOPS \(measured\)")
+        self.assertRegex(text, r"w4g128a +128  70x256 +3 ")
+
+    def test_every_default_scheme_and_level(self):
+        for isa in ("scalar", "avx2"):
+            out = self.ok("bench", "kernels", "--json", *self.QUICK, "--rows", "2", "--isa", isa).json
+            self.assertEqual(out["machine"]["isa"], isa)
+            self.assertEqual(len(out["rows"]), 6)
+
+    def test_errors(self):
+        self.bad(2, "no scheme 'w9g64'.*w4.*Q4_K", "bench", "kernels", "--schemes", "w9g64")
+        self.bad(2, "no scheme 'w4g48'", "bench", "kernels", "--schemes", "w4g48")
+        self.bad(2, "no scheme ''", "bench", "kernels", "--schemes", "w4g64,")
+        self.bad(2, "--rows 0: .*1 to 4096", "bench", "kernels", "--rows", "0")
+        self.bad(2, "--rows 5000", "bench", "kernels", "--rows", "1,5000")
+        self.bad(2, "--rows x", "bench", "kernels", "--rows", "x")
+        for shape in ("70", "70x", "x70", "0x5", "5x70000", "5x-1", "axb", "70x32x2"):
+            self.bad(2, f"--shape {shape}: .*65536", "bench", "kernels", "--shape", shape)
+        self.bad(2, "q4_k needs columns in multiples of 256, not 96", "bench", "kernels", "--schemes", "q4_k", "--shape", "32x96")
+        self.bad(4, "cannot allocate", "bench", "kernels", "--weight-bytes", "1048576m", "--repeat", "1", "--schemes", "w8g32")
+        self.bad(2, "cannot bench 'speed'", "bench", "speed")
+        self.bad(2, "cannot bench 'kernels' with a model", "bench", "kernels", MODEL)
+        self.bad(2, "cannot bench 'offline' without a model", "bench", "offline")
+
+
+class Offline(Case):
+    def test_report(self):
+        out = self.ok("bench", "offline", MODEL, "--json", "--repeat", "1").json
+        self.assertEqual(set(out), {"machine", "threads", "model", "load_seconds", "peak_resident_bytes", "rows"})
+        self.assertGreater(out["peak_resident_bytes"], 1000000)
+        tests = [row["test"] for row in out["rows"]]
+        # The model's context is 512: the deeper tests have no room.
+        self.assertEqual(tests, ["pp512", "tg128"] + [f"pass {m}" for m in range(1, 18)] + [f"batch {b}" for b in (1, 2, 4, 8, 16, 32)])
+        for row in out["rows"]:
+            self.assertGreater(row["mean"], 0)
+            self.assertEqual("v" in row, row["test"].startswith("pass"))
+        self.assertEqual(out["rows"][2]["v"], 1)
+
+    def test_small_context_leaves_out_what_does_not_fit(self):
+        text = self.ok("bench", "offline", MODEL, "--repeat", "1", "--ctx", "9").text
+        self.assertNotIn("pp512", text)
+        self.assertNotIn("tg128", text)
+        self.assertRegex(text, r"pass 8 +[\d.]+ ± [\d.]+ ms  v = [\d.]+")
+        self.assertNotIn("pass 9", text)
+        self.assertRegex(text, r"load +[\d.]+ s")
+
+
+class Flags(Case):
+    def test_no_flag_without_a_test_here(self):
+        common = {"json", "quiet", "log-level", "config", "home", "catalogue"}
+        tested = {"schemes", "rows", "shape", "weight-bytes", "repeat", "threads", "ctx", "isa"}
+        # Their effect is tested with run.
+        self.assertEqual(flags_of(self, "bench") - common, tested | {"kv", "activations"})
+
+
+if __name__ == "__main__":
+    main()
