@@ -3,7 +3,7 @@
 #   make demo       fetch SmolLM2-135M (98 MB) and answer a question with it
 #   make test       what CI runs: lint, release everything, asan unit+property, tsan threaded, fuzz replay + 10 s each
 #   make test-all   every test in every preset, and the tidy build
-#   make bench      micro benchmarks
+#   make bench      micro benchmarks, and the packed kernels beside the limits of the machine
 #   make lint       format, layers, symbols, file sizes
 #   make format     rewrite sources with clang-format 16
 #   make golden     regenerate golden files with the pinned Python oracles (needs network and ~6 GB)

@@ -10,3 +10,5 @@ for program in build/release/bench/micro/bench_*; do
     "$program" --benchmark_counters_tabular=true "$@"
   fi
 done
+echo "==> packed kernels"
+build/release/trine bench kernels

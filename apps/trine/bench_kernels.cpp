@@ -114,9 +114,7 @@ void fill_tile(std::uint64_t seed, PackTile& tile) {
     for (std::uint8_t& code : tile.codes[row]) {
       code = static_cast<std::uint8_t>(random_bits(seed, ++at));
     }
-    const auto scale = [&] {
-      return 1e-4F * static_cast<float>(1 + random_bits(seed, ++at) % 64);
-    };
+    const auto scale = [&] { return 1e-4F * static_cast<float>(1 + random_bits(seed, ++at) % 64); };
     for (std::size_t g = 0; g < 8; ++g) {
       tile.scale_f16[row][g] = f32_to_f16(scale());
       tile.min_f16[row][g] = f32_to_f16(-scale());
@@ -132,7 +130,8 @@ void fill_tile(std::uint64_t seed, PackTile& tile) {
   }
 }
 
-// As many matrices of one scheme and shape as fill the wanted bytes, all with the same random block.
+// As many matrices of one scheme and shape as fill the wanted bytes, all with the same random
+// block.
 struct Weights {
   HugeBuffer memory;
   std::vector<ops::WeightView> views;
@@ -154,8 +153,9 @@ Result<Weights> make_weights(ThreadTeam& team, const PackedScheme& scheme, std::
   std::uint8_t* end = data;
   const std::int64_t padded = kernels::packed_padded_cols(k);
   for (std::int64_t col = 0; col < padded; col += static_cast<std::int64_t>(kTileCols)) {
-    end = write_tile(scheme, *tile, col,
-                     std::min<std::int64_t>(padded - col, static_cast<std::int64_t>(kTileCols)), end);
+    end =
+        write_tile(scheme, *tile, col,
+                   std::min<std::int64_t>(padded - col, static_cast<std::int64_t>(kTileCols)), end);
   }
   team.run([&](int thread_idx) {
     const auto [first, last] = split_range(count * blocks, 1, thread_idx, team.num_threads());
@@ -197,7 +197,9 @@ std::optional<PackedScheme> parse_own_scheme(const std::string& name) {
   if (group < 0) {
     return std::nullopt;
   }
-  const ScaleKind scales = zero ? ScaleKind::kF16Zero : group == 0 ? ScaleKind::kF32 : ScaleKind::kF16;
+  const ScaleKind scales = zero         ? ScaleKind::kF16Zero
+                           : group == 0 ? ScaleKind::kF32
+                                        : ScaleKind::kF16;
   return PackedScheme{kCodes.at(name[1]), scales, group};
 }
 
@@ -208,8 +210,9 @@ Result<NamedScheme> parse_scheme(const std::string& name) {
     return NamedScheme{name, *own};
   }
   std::string upper = name;
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
   std::string known;
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto type = static_cast<DType>(i);
@@ -222,10 +225,11 @@ Result<NamedScheme> parse_scheme(const std::string& name) {
     }
     known += fmt::format(", {}", dtype_info(type).name);
   }
-  return fail(ErrorCode::kInvalidArgument,
-              "no scheme '{}'; there are w2, w3, w4, w5, w6 and w8 with g32, g64, g128, g256 or grow, an "
-              "'a' behind for zero points (w4g128a){}",
-              name, known);
+  return fail(
+      ErrorCode::kInvalidArgument,
+      "no scheme '{}'; there are w2, w3, w4, w5, w6 and w8 with g32, g64, g128, g256 or grow, an "
+      "'a' behind for zero points (w4g128a){}",
+      name, known);
 }
 
 Result<KernelReport> bench_kernels(ThreadTeam& team, const KernelBenchOptions& options) {

@@ -105,8 +105,9 @@ class Bench {
     double seconds = 0;
     while (count > 0) {
       const std::int32_t chunk = std::min(count, kStepTokens);
-      TRINE_TRY_ASSIGN(const double part,
-                       step(sequence, chunk, chunk == count ? Span::Logits::kLast : Span::Logits::kNone));
+      TRINE_TRY_ASSIGN(
+          const double part,
+          step(sequence, chunk, chunk == count ? Span::Logits::kLast : Span::Logits::kNone));
       seconds += part;
       count -= chunk;
     }
@@ -146,8 +147,9 @@ class Bench {
       rates.push_back((kDecode - 1) / seconds);
       sequence.truncate(start);
     }
-    rows_.push_back({depth == 0 ? fmt::format("tg{}", kDecode) : fmt::format("tg{}@{}", kDecode, depth),
-                     "tokens/s", measured(rates), 0});
+    rows_.push_back(
+        {depth == 0 ? fmt::format("tg{}", kDecode) : fmt::format("tg{}@{}", kDecode, depth),
+         "tokens/s", measured(rates), 0});
     return {};
   }
 

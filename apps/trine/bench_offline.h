@@ -24,14 +24,14 @@ struct Measured {
 };
 
 struct OfflineRow {
-  std::string test;       // "pp512", "tg128@2048", "pass 5", "batch 8"
-  std::string unit;       // "tokens/s" or "ms"
+  std::string test;  // "pp512", "tg128@2048", "pass 5", "batch 8"
+  std::string unit;  // "tokens/s" or "ms"
   Measured value;
-  double relative = 0;    // passes only: v(m), the median over medians of the time of one row
+  double relative = 0;  // passes only: v(m), the median over medians of the time of one row
 };
 
-// Tests that the model's context has no room for are left out. Errors: those of the model; cancelled
-// after an interrupt.
+// Tests that the model's context has no room for are left out. Errors: those of the model;
+// cancelled after an interrupt.
 Result<std::vector<OfflineRow>> bench_offline(const Model& model, ThreadTeam& team,
                                               const OfflineBenchOptions& options);
 

@@ -45,9 +45,10 @@ Status parse_shape(const std::string& text, KernelBenchOptions& out) {
       cross == text.size() ? 0 : whole_number(std::string_view(text).substr(cross + 1));
   constexpr std::int64_t kMaxRows = std::int64_t{1} << 24;
   if (n < 1 || n > kMaxRows || k < 1 || k > kernels::kMaxPackedCols) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--shape {}: give output rows and columns as NxK, rows from 1 to {}, columns from 1 to {}",
-                text, kMaxRows, kernels::kMaxPackedCols);
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--shape {}: give output rows and columns as NxK, rows from 1 to {}, columns from 1 to {}",
+        text, kMaxRows, kernels::kMaxPackedCols);
   }
   out.n = n;
   out.k = k;
@@ -60,8 +61,9 @@ Result<KernelBenchOptions> kernel_options(const options::Settings& settings) {
   for (const std::string& name : entries(settings, "schemes")) {
     TRINE_TRY_ASSIGN(NamedScheme scheme, parse_scheme(name));
     if (kernels::packed_is_super(scheme.scheme) && out.k % kernels::kPackedSuper != 0) {
-      return fail(ErrorCode::kInvalidArgument, "--shape: {} needs columns in multiples of {}, not {}",
-                  name, kernels::kPackedSuper, out.k);
+      return fail(ErrorCode::kInvalidArgument,
+                  "--shape: {} needs columns in multiples of {}, not {}", name,
+                  kernels::kPackedSuper, out.k);
     }
     out.schemes.push_back(std::move(scheme));
   }
@@ -69,7 +71,8 @@ Result<KernelBenchOptions> kernel_options(const options::Settings& settings) {
   for (const std::string& text : entries(settings, "rows")) {
     const std::int64_t m = whole_number(text);
     if (m < 1 || m > kMaxM) {
-      return fail(ErrorCode::kInvalidArgument, "--rows {}: give whole numbers from 1 to {}", text, kMaxM);
+      return fail(ErrorCode::kInvalidArgument, "--rows {}: give whole numbers from 1 to {}", text,
+                  kMaxM);
     }
     out.rows.push_back(m);
   }
@@ -105,13 +108,14 @@ Result<int> run_kernels(CommandContext& context, ThreadTeam& team) {
                         {"rows", rows}});
     return 0;
   }
-  write_out(fmt::format("{}\n{} threads; read {:.1f} GB/s, int8 {:.0f} GOPS (measured)\n", machine_line(),
-                        team.num_threads(), report.read_gbps, report.int8_gops));
+  write_out(fmt::format("{}\n{} threads; read {:.1f} GB/s, int8 {:.0f} GOPS (measured)\n",
+                        machine_line(), team.num_threads(), report.read_gbps, report.int8_gops));
   write_out("scheme   group  shape        M        ms     GB/s  % read     GOPS  % int8\n");
   for (const KernelRow& row : report.rows) {
-    write_out(fmt::format("{:<8} {:>5}  {:<11} {:>3} {:>9.3f} {:>8.1f} {:>7.1f} {:>8.0f} {:>7.1f}\n",
-                          row.scheme, group_text(row.group), fmt::format("{}x{}", row.n, row.k), row.m,
-                          row.ms, row.gbps, row.pct_read, row.gops, row.pct_int8));
+    write_out(
+        fmt::format("{:<8} {:>5}  {:<11} {:>3} {:>9.3f} {:>8.1f} {:>7.1f} {:>8.0f} {:>7.1f}\n",
+                    row.scheme, group_text(row.group), fmt::format("{}x{}", row.n, row.k), row.m,
+                    row.ms, row.gbps, row.pct_read, row.gops, row.pct_int8));
   }
   return 0;
 }
@@ -151,8 +155,8 @@ Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
   write_out(fmt::format("{}\n{} threads (measured)\n", machine_line(), team.num_threads()));
   write_out(fmt::format("{:<14} {:.2f} s\n", "load", load_s));
   for (const OfflineRow& row : rows) {
-    write_out(fmt::format("{:<14} {:.2f} ± {:.2f} {}{}\n", row.test, row.value.mean, row.value.deviation,
-                          row.unit,
+    write_out(fmt::format("{:<14} {:.2f} ± {:.2f} {}{}\n", row.test, row.value.mean,
+                          row.value.deviation, row.unit,
                           row.relative > 0 ? fmt::format("  v = {:.2f}", row.relative) : ""));
   }
   write_out(fmt::format("{:<14} {:.1f} MB\n", "peak resident", static_cast<double>(peak) / 1e6));
@@ -173,8 +177,8 @@ Result<int> run_bench(CommandContext& context) {
     return run_offline(context, *team);
   }
   return fail(ErrorCode::kInvalidArgument,
-              "cannot bench '{}'{}; there are: trine bench kernels, trine bench offline MODEL", what,
-              has_model ? " with a model" : " without a model");
+              "cannot bench '{}'{}; there are: trine bench kernels, trine bench offline MODEL",
+              what, has_model ? " with a model" : " without a model");
 }
 
 }  // namespace
@@ -188,12 +192,15 @@ const Command kBenchCommand = {
                     {.name = "MODEL", .help = "the model of offline", .required = false}},
     .options = joined({"schemes", "rows", "shape", "weight-bytes", "repeat"}, model_options()),
     .details =
-        "kernels: multiplies random packed weights with M rows of activations, and right beside each\n"
+        "kernels: multiplies random packed weights with M rows of activations, and right beside "
+        "each\n"
         "measurement reads the same bytes and runs int8 products on registers alone, on the same "
         "threads.\n"
-        "Shares are medians of paired ratios. offline MODEL: prefill (pp), decode at several depths "
+        "Shares are medians of paired ratios. offline MODEL: prefill (pp), decode at several "
+        "depths "
         "(tg),\n"
-        "passes over 1 to 17 rows with v(m) = time / time of one row, batches, load time, peak memory.",
+        "passes over 1 to 17 rows with v(m) = time / time of one row, batches, load time, peak "
+        "memory.",
     .run = run_bench,
 };
 

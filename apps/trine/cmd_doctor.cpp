@@ -10,6 +10,7 @@
 #include "apps/trine/machine.h"
 #include "apps/trine/model_args.h"
 #include "platform/cpu.h"
+#include "platform/memory.h"
 #include "platform/thread_team.h"
 
 namespace trine::app {
@@ -66,7 +67,7 @@ Result<int> run_doctor(CommandContext& context) {
   utsname system = {};
   ::uname(&system);
   const std::string os = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
-  const std::int64_t memory = memory_bytes();
+  const std::int64_t memory = physical_memory_bytes();
   const std::string root = store.root().string();
   if (context.json()) {
     context.print_json({{"version", kVersion},

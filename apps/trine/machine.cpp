@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "apps/trine/help.h"
 #include "platform/cpu.h"
+#include "platform/memory.h"
 #include "platform/thread_team.h"
 
 namespace trine::app {
@@ -24,19 +24,13 @@ std::string cpu_name() {
   return "unknown";
 }
 
-std::int64_t memory_bytes() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long size = ::sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && size > 0 ? std::int64_t{pages} * size : 0;
-}
-
 nlohmann::ordered_json machine_json() {
   utsname system = {};
   ::uname(&system);
   return {{"cpu", cpu_name()},
           {"isa", isa_level_name(isa_level())},
           {"usable_cpus", num_usable_cpus()},
-          {"memory_bytes", memory_bytes()},
+          {"memory_bytes", physical_memory_bytes()},
           {"system", fmt::format("{} {}", system.sysname, system.release)},
           {"version", kVersion}};
 }
@@ -44,7 +38,8 @@ nlohmann::ordered_json machine_json() {
 std::string machine_line() {
   return fmt::format("{}, {} kernels, {} usable CPUs, {:.1f} GiB, trine {}", cpu_name(),
                      isa_level_name(isa_level()), num_usable_cpus(),
-                     static_cast<double>(memory_bytes()) / (1024.0 * 1024.0 * 1024.0), kVersion);
+                     static_cast<double>(physical_memory_bytes()) / (1024.0 * 1024.0 * 1024.0),
+                     kVersion);
 }
 
 }  // namespace trine::app

@@ -9,9 +9,9 @@
 namespace trine::app {
 
 std::string cpu_name();
-std::int64_t memory_bytes();
 
-// The fingerprint of a benchmark report: CPU, instruction-set level, cores, memory, system, version.
+// The fingerprint of a benchmark report: CPU, instruction-set level, cores, memory, system,
+// version.
 nlohmann::ordered_json machine_json();
 std::string machine_line();
 

@@ -4,12 +4,11 @@
 #include <limits>
 #include <utility>
 
-#include <unistd.h>
-
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/engine_impl.h"
 #include "platform/cpu.h"
+#include "platform/memory.h"
 
 namespace trine {
 
@@ -55,8 +54,7 @@ Status choose_sizes(const KvGeometry& geometry, std::int32_t model_context,
                 "kv_dtype {} cannot hold keys and values; F32, F16 and BF16 can",
                 dtype_info(geometry.dtype).name);
   }
-  const std::int64_t half_memory =
-      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE) / 2;
+  const std::int64_t half_memory = physical_memory_bytes() / 2;
   const std::int64_t fitting = std::max<std::int64_t>(half_memory / *page_bytes, 1) * kPageTokens;
   if (options.context_tokens == 0) {
     const std::int64_t pool = options.kv_tokens > 0 ? options.kv_tokens : fitting;

@@ -14,8 +14,8 @@ struct LimitsTable {
   // side by side, and asks for lines `prefetch` bytes ahead (0: not at all). data is aligned to 64,
   // bytes a multiple of 1024. Returns a value made of everything that was read.
   std::uint32_t (*read)(const void* data, std::int64_t bytes, int streams, std::int64_t prefetch);
-  // `rounds` rounds of int8 dot products on registers alone. Returns the operations done (a multiply
-  // and an add are two); `sink` receives a value made of the sums.
+  // `rounds` rounds of int8 dot products on registers alone. Returns the operations done (a
+  // multiply and an add are two); `sink` receives a value made of the sums.
   std::int64_t (*int8_dots)(std::int64_t rounds, std::int32_t* sink);
 };
 

@@ -13,7 +13,8 @@ namespace {
 constexpr std::int64_t kStep = sizeof(B);
 
 template <unsigned kStreams>
-std::uint32_t read_streams(const std::uint8_t* data, std::int64_t bytes, std::int64_t prefetch_ahead) {
+std::uint32_t read_streams(const std::uint8_t* data, std::int64_t bytes,
+                           std::int64_t prefetch_ahead) {
   const std::int64_t part = bytes / kStreams;
   B all[kStreams];
   for (unsigned s = 0; s < kStreams; ++s) {

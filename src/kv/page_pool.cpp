@@ -5,12 +5,12 @@
 #include <utility>
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/rng.h"
 #include "kv/kv_cache.h"
+#include "platform/memory.h"
 
 namespace trine {
 
@@ -132,8 +132,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const KvGeometry& geometry,
   }
   const auto total =
       checked_mul(static_cast<std::uint64_t>(*page_bytes), static_cast<std::uint64_t>(num_pages));
-  const auto physical = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  const auto physical = static_cast<std::uint64_t>(physical_memory_bytes());
   if (!total || *total > physical) {
     return fail(ErrorCode::kExhausted,
                 "kv cache: {} pages of {} bytes wanted, the machine has {} bytes of memory; use a "

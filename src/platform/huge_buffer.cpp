@@ -5,6 +5,8 @@
 
 #include <sys/mman.h>
 
+#include "platform/memory.h"
+
 namespace trine {
 namespace {
 
@@ -17,12 +19,17 @@ Result<HugeBuffer> HugeBuffer::allocate(std::size_t bytes) {
   if (bytes == 0) {
     return out;
   }
+  const std::int64_t available = available_memory_bytes();
+  if (bytes > static_cast<std::size_t>(available)) {
+    return fail(ErrorCode::kExhausted,
+                "cannot allocate {} bytes for the weights: {} bytes of memory are available", bytes,
+                available);
+  }
   const std::size_t mapped = bytes + kHugePage;
-  void* mapping = mapped < bytes ? MAP_FAILED
-                                 : ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapping = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
-    const int error = mapped < bytes ? ENOMEM : errno;
+    const int error = errno;
     return fail(ErrorCode::kExhausted, "cannot allocate {} bytes for the weights: {}", bytes,
                 std::strerror(error));
   }

@@ -1,6 +1,6 @@
 // A large block of memory on huge pages where the system has them: weights are read end to end
 // every step, and with 4 KiB pages the hardware prefetcher would stop at every page border. Errors:
-// exhausted with the bytes wanted. Thread rule: a plain owner of memory.
+// exhausted with the bytes wanted and available. Thread rule: a plain owner of memory.
 #pragma once
 
 #include <cstddef>
