@@ -157,6 +157,45 @@ TEST(TokenizerJson, UnigramPrefersLongPiecesOnATieAndUnknownCharactersLast) {
   EXPECT_EQ(ids(ties, "abc"), (Ids{1, 5}));
 }
 
+TEST(TokenizerJson, ByteFallbackIsAllBytesOrNone) {
+  Json json = small_json();
+  json["model"]["byte_fallback"] = true;
+  json["model"]["unk_token"] = "|";
+  json["model"]["vocab"]["<0xC3>"] = 7;
+  EXPECT_EQ(
+      Tokenizer::from_json(json.dump(), "").value()->encode("a\xc3\xa9", {false, false}).value(),
+      (Ids{0, 4}));
+  json["model"]["vocab"]["<0xA9>"] = 8;
+  EXPECT_EQ(
+      Tokenizer::from_json(json.dump(), "").value()->encode("a\xc3\xa9", {false, false}).value(),
+      (Ids{0, 7, 8}));
+}
+
+TEST(TokenizerJson, TheFirstPrefixIsForTheStartOfAllParts) {
+  Json json = small_json();
+  json["model"]["vocab"]["\xe2\x96\x81"] = 7;
+  json["pre_tokenizer"] = {{"type", "Metaspace"},
+                           {"replacement", "\xe2\x96\x81"},
+                           {"prepend_scheme", "first"},
+                           {"split", true}};
+  const auto tokenizer = Tokenizer::from_json(json.dump(), "").value();
+  const std::vector<TextPart> parts{{"ab", false}, {"<|end|>", false}, {"ab", true}};
+  EXPECT_EQ(tokenizer->encode_parts(parts, false).value(), (Ids{7, 2, 5, 2}));
+}
+
+TEST(TokenizerJson, InHarmonysFormatAMessagesEndIsNotTheTurns) {
+  Json json = small_json();
+  json["added_tokens"].push_back({{"id", 7}, {"content", "<|return|>"}, {"special", true}});
+  const auto stops = [&] {
+    const auto tokenizer = Tokenizer::from_json(json.dump(), "").value();
+    const auto ids = tokenizer->stop_ids();
+    return Ids(ids.begin(), ids.end());
+  };
+  EXPECT_EQ(stops(), (Ids{5, 7}));
+  json["added_tokens"].push_back({{"id", 8}, {"content", "<|call|>"}, {"special", true}});
+  EXPECT_EQ(stops(), (Ids{7, 8}));
+}
+
 TEST(TokenizerJson, AnAddedTokenDecodesToItsSpelling) {
   Json json = small_json();
   json["decoder"] = {{"type", "ByteFallback"}};
