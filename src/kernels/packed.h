@@ -24,7 +24,7 @@ inline constexpr std::int64_t kPackedBlockRows = 32;   // output rows that are s
 inline constexpr std::int64_t kPackedChunk = 32;       // columns whose codes are stored together
 inline constexpr std::int64_t kPackedSuper = 256;      // columns under one super scale
 inline constexpr std::int64_t kMaxPackedCols = 65536;  // int32 sums hold 255 * 127 * K up to here
-inline constexpr std::int64_t kPackedAlignment = 64;
+inline constexpr std::int64_t kPackedScratchBytes = 128 * 1024;  // of each thread that multiplies
 
 // How a code is stored and which integer it stands for. kU*: the unsigned code of that many bits.
 enum class CodeKind : std::uint8_t { kU2, kU3, kU4, kU5, kU6, kU8, kIq4Nl, kE2M1 };
@@ -134,18 +134,11 @@ struct PackedTable {
                        std::int64_t sum_group, std::int8_t* codes, float* scales,
                        std::int32_t* sums, float* scaled_sums);
   // y[m][n] for the rows n of blocks [block_begin, block_end). bias has N entries or is null.
-  // `scratch` has packed_scratch_bytes(), aligned to 64.
+  // `scratch` has kPackedScratchBytes, aligned to 64.
   void (*multiply)(const PackedMatrix* w, const PackedRows* x, const float* bias, float* y,
                    std::int64_t y_stride, std::int64_t block_begin, std::int64_t block_end,
                    void* scratch);
 };
-
-// One block decoded to 8-bit codes and f32 scales, and the tile's sums.
-constexpr std::int64_t packed_scratch_bytes(const PackedScheme& s, std::int64_t cols) {
-  const std::int64_t padded = packed_padded_cols(cols);
-  const std::int64_t groups = (padded + packed_group(s, cols) - 1) / packed_group(s, cols) + 2;
-  return padded * kPackedBlockRows + groups * kPackedBlockRows * 2 * 4 + 16 * 1024;
-}
 
 extern const PackedTable kPackedScalar;
 extern const PackedTable kPackedAvx2;

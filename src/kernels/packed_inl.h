@@ -2,10 +2,9 @@
 // TRINE_DOT_LANES_HEADER names the instruction set's dot_lanes.h.
 //
 // One row: codes go from memory through registers into the dot products, nothing is stored.
-// Up to kStreamRows rows: a segment (at most 128 columns of 32 rows) is decoded to bytes in the
-// first-level cache and multiplied with every row there, so each weight is read and unpacked once.
-// More rows: a whole block is decoded into the second-level cache and multiplied with tiles of
-// rows.
+// More rows: a panel, some columns of a block of 32 weight rows, is decoded to bytes in the
+// first-level cache and multiplied with every row of a pass, tile by tile, so each weight is read
+// and unpacked once per pass. The sums of the pass stay in the caches from panel to panel.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +20,21 @@ namespace {
 
 #if defined(TRINE_AMX)
 constexpr std::int64_t kTileRows = 32;
-constexpr std::int64_t kStreamRows = 32;
 #else
 constexpr std::int64_t kTileRows = kMaxTileRows;
-constexpr std::int64_t kStreamRows = 16;
 #endif
-constexpr std::int64_t kSegment = 128;  // columns that are decoded at a time for up to kStreamRows
-// Activation codes of one pass over a block: a part of the second-level cache.
-constexpr std::int64_t kRowsBytes = 512 * 1024;
+// Columns of a panel. Few rows want short ones: decoding one panel then overlaps with multiplying
+// the one before.
+constexpr std::int64_t kFewRows = 16;
+constexpr std::int64_t kFewRowsPanel = 128;
+constexpr std::int64_t kPanel = 512;
+// Activation codes of a pass, a part of the second-level cache, and rows of it.
+constexpr std::int64_t kPassBytes = 512 * 1024;
+constexpr std::int64_t kPassRows = 256;
+constexpr std::int64_t kMaxPanelGroups = kPanel / 16;
 
-// ---- several rows
-
-// Decoded columns of a block: codes [2 strips][quads][16 rows][4], strips half_stride apart.
+// A group, or the part of one that lies in a panel. Decoded codes: [2 strips][quads][16 rows][4],
+// strips half_stride apart.
 struct Segment {
   const std::uint8_t* codes;
   std::int64_t half_stride;
@@ -45,9 +47,22 @@ struct Segment {
   bool last;
 };
 
+struct Scratch {
+  std::uint8_t codes[kPanel * kPackedBlockRows];
+  float scales[kMaxPanelGroups * 64];
+  Segment segments[kMaxPanelGroups];
+  // Of each row of the pass: float sums, and int32 sums of a group that goes on in the next panel.
+  alignas(64) float acc[kPassRows * 32];
+  alignas(64) std::int32_t dots[kPassRows * 32];
+};
+
+static_assert(sizeof(Scratch) <= kPackedScratchBytes);
+
+// ---- panels
+
 template <CodeKind kCodes>
-TRINE_DOT_INLINE void decode_chunk(const std::uint8_t* p, std::uint8_t* to,
-                                   std::int64_t half_stride) {
+TRINE_DOT_INLINE void decode_chunk(const std::uint8_t* p, [[maybe_unused]] std::int32_t zero_point,
+                                   std::uint8_t* to, std::int64_t half_stride) {
   constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
 #pragma GCC unroll 16
   for (std::int64_t line = 0; line < 2 * kStrip; line += 64) {
@@ -60,7 +75,7 @@ TRINE_DOT_INLINE void decode_chunk(const std::uint8_t* p, std::uint8_t* to,
     std::uint8_t* const strip = to + strip_of(v) * half_stride + offset_in_strip(v);
 #pragma GCC unroll 8
     for (unsigned q = 0; q < 8; ++q) {
-      bstore(strip + 64 * q, codes[q]);
+      bstore(strip + 64 * q, decoded(codes[q], zero_point));
     }
   }
 }
@@ -76,84 +91,77 @@ TRINE_DOT_INLINE void store_scales(const Header& header, unsigned part, bool has
   }
 }
 
-// Decodes a block segment by segment and hands each to visit(). With `keep` every segment has a
-// place of its own in codes and scales, else each overwrites the one before.
-template <CodeKind kCodes, typename Visit>
-TRINE_DOT_INLINE void walk_block(const Shape& s, const std::uint8_t* p, bool keep,
-                                 std::uint8_t* codes, float* scales, Visit visit) {
-  constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
-  Header header{};
+// Reads a block from left to right.
+struct BlockReader {
+  const std::uint8_t* p;
+  std::int64_t col = 0;
   std::int64_t group_idx = 0;
-  for (std::int64_t col = 0; col < s.padded;) {
-    if (s.super && col % kPackedSuper == 0) {
-      p = read_super(s.scales, p, header);
+  Header header{};
+};
+
+// Decodes up to `panel` columns more and lists their segments; returns how many there are. A panel
+// ends between groups, or inside a group that is larger than it.
+template <CodeKind kCodes>
+TRINE_DOT_INLINE std::int64_t decode_panel(const Shape& s, std::int64_t panel, BlockReader& reader,
+                                           Scratch& scratch) {
+  constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
+  std::int64_t count = 0;
+  std::uint8_t* codes = scratch.codes;
+  const std::int64_t panel_end = reader.col + panel < s.padded ? reader.col + panel : s.padded;
+  while (reader.col < panel_end) {
+    const std::int64_t in_unit = reader.col % s.unit;
+    if (s.super && reader.col % kPackedSuper == 0) {
+      reader.p = read_super(s.scales, reader.p, reader.header);
     }
-    p = read_header(s.scales, p, header);
-    const std::int64_t unit_end = col + s.unit < s.padded ? col + s.unit : s.padded;
-    if (s.group < kPackedChunk) {
-      std::uint8_t* const to = keep ? codes + col * kPackedBlockRows : codes;
-      decode_chunk<kCodes>(p, to, 512);
-      p += 2 * kStrip;
-      for (unsigned part = 0; part < 2; ++part, ++group_idx) {
-        float* const at = keep ? scales + group_idx * 64 : scales;
-        store_scales(header, part, s.has_min, at);
-        visit(
-            Segment{to + 256 * part, 512, col + 16 * part, group_idx, at, at + 32, 4, true, true});
+    if (in_unit == 0) {
+      reader.p = read_header(s.scales, reader.p, reader.header);
+    }
+    float* const scales = scratch.scales + count * 64;
+    if (s.group < kPackedChunk) {  // two groups in a chunk: the first and the last four quads
+      decode_chunk<kCodes>(reader.p, s.zero_point, codes, 512);
+      reader.p += 2 * kStrip;
+      for (unsigned part = 0; part < 2; ++part, ++count) {
+        float* const at = scales + 64 * part;
+        store_scales(reader.header, part, s.has_min, at);
+        scratch.segments[count] = {codes + 256 * part,
+                                   512,
+                                   reader.col + 16 * part,
+                                   reader.group_idx++,
+                                   at,
+                                   at + 32,
+                                   4,
+                                   true,
+                                   true};
       }
-      col = unit_end;
+      codes += kPackedChunk * kPackedBlockRows;
+      reader.col += kPackedChunk;
       continue;
     }
-    for (unsigned part = 0; col < unit_end; ++part, ++group_idx) {
-      const std::int64_t begin = col;
-      const std::int64_t end = col + s.group < unit_end ? col + s.group : unit_end;
-      float* const at = keep ? scales + group_idx * 64 : scales;
-      store_scales(header, part, s.has_min, at);
-      while (col < end) {
-        const std::int64_t count = keep || end - col < kSegment ? end - col : kSegment;
-        std::uint8_t* const to = keep ? codes + col * kPackedBlockRows : codes;
-        for (std::int64_t c = 0; c < count; c += kPackedChunk, p += 2 * kStrip) {
-          decode_chunk<kCodes>(p, to + c * 16, count * 16);
-        }
-        visit(Segment{to, count * 16, col, group_idx, at, at + 32,
-                      static_cast<std::int32_t>(count / 4), col == begin, col + count == end});
-        col += count;
-      }
+    const std::int64_t in_group = reader.col % s.group;
+    const std::int64_t group_end =
+        reader.col - in_group + s.group < s.padded ? reader.col - in_group + s.group : s.padded;
+    const std::int64_t end = group_end < panel_end ? group_end : panel_end;
+    const std::int64_t columns = end - reader.col;
+    store_scales(reader.header, in_unit < s.group ? 0 : 1, s.has_min, scales);
+    for (std::int64_t c = 0; c < columns; c += kPackedChunk, reader.p += 2 * kStrip) {
+      decode_chunk<kCodes>(reader.p, s.zero_point, codes + c * 16, columns * 16);
+    }
+    scratch.segments[count++] = {codes,
+                                 columns * 16,
+                                 reader.col,
+                                 reader.group_idx,
+                                 scales,
+                                 scales + 32,
+                                 static_cast<std::int32_t>(columns / 4),
+                                 in_group == 0,
+                                 end == group_end};
+    codes += columns * kPackedBlockRows;
+    reader.col = end;
+    if (end == group_end) {
+      ++reader.group_idx;
     }
   }
-}
-
-// Sums of a tile between segments: one row after the other, 32 each.
-struct TileSums {
-  float acc[32 * 32];
-  std::int32_t dots[32 * 32];
-};
-
-struct Scratch {
-  TileSums* sums;
-  std::uint8_t* codes;
-  float* scales;
-};
-
-// The segments of a decoded block in order; each is a whole group.
-template <typename Visit>
-TRINE_DOT_INLINE void walk_decoded(const Shape& s, const Scratch& scratch, Visit visit) {
-  std::int64_t group_idx = 0;
-  for (std::int64_t col = 0; col < s.padded; col += s.group, ++group_idx) {
-    const float* const scale = scratch.scales + group_idx * 64;
-    const std::int64_t count = col + s.group < s.padded ? s.group : s.padded - col;
-    // Groups of 16 share a chunk: the second one's quads follow the first one's in each strip.
-    const std::int64_t in_chunk = s.group < kPackedChunk ? col % kPackedChunk : 0;
-    const std::int64_t half_stride = s.group < kPackedChunk ? 512 : count * 16;
-    visit(Segment{scratch.codes + (col - in_chunk) * kPackedBlockRows + in_chunk * 16, half_stride,
-                  col, group_idx, scale, scale + 32, static_cast<std::int32_t>(count / 4), true,
-                  true});
-  }
-}
-
-// Rows of x in tiles of nearly one size.
-TRINE_DOT_INLINE std::int64_t tile_rows(std::int64_t rows_left) {
-  const std::int64_t tiles = (rows_left + kTileRows - 1) / kTileRows;
-  return (rows_left + tiles - 1) / tiles;
+  return count;
 }
 
 }  // namespace
@@ -167,6 +175,14 @@ TRINE_DOT_INLINE std::int64_t tile_rows(std::int64_t rows_left) {
 
 namespace trine::kernels {
 namespace {
+
+// ---- products
+
+// Rows of a tile, so that the tiles of `rows_left` rows have nearly one size.
+TRINE_DOT_INLINE std::int64_t tile_rows(std::int64_t rows_left) {
+  const std::int64_t tiles = (rows_left + kTileRows - 1) / kTileRows;
+  return (rows_left + tiles - 1) / tiles;
+}
 
 TRINE_DOT_INLINE void write_row(const float* acc, const float* bias, std::int64_t count, float* y) {
   if (count == kPackedBlockRows) {
@@ -182,66 +198,49 @@ TRINE_DOT_INLINE void write_row(const float* acc, const float* bias, std::int64_
   }
 }
 
-TRINE_DOT_INLINE void clear(TileSums& sums, std::int64_t num_rows) {
-  for (std::int64_t i = 0; i < 32 * num_rows; i += kVectorRows) {
-    fstore(sums.acc + i, fset(0.0f));
-  }
-}
-
+// num_rows rows of x from row0 on against one block; the sums are in scratch.acc then.
 template <CodeKind kCodes>
-void stream_rows(TileState& state, const PackedMatrix& w, const PackedRows& x,
-                 const std::uint8_t* block, const Scratch& scratch) {
+void multiply_rows(TileState& state, const PackedMatrix& w, const PackedRows& x, std::int64_t row0,
+                   std::int64_t num_rows, const std::uint8_t* block, Scratch& scratch) {
   const Shape s = shape_of(w);
-  TileSums& sums = *scratch.sums;
-  clear(sums, x.num_rows);
-  walk_block<kCodes>(s, block, false, scratch.codes, scratch.scales,
-                     [&](const Segment& segment) { segment_rows(state, s, segment, x, sums); });
-}
-
-// Decodes the whole block.
-template <CodeKind kCodes>
-void decode_block(const PackedMatrix& w, const std::uint8_t* block, const Scratch& scratch) {
-  walk_block<kCodes>(shape_of(w), block, true, scratch.codes, scratch.scales,
-                     [](const Segment&) {});
+  const std::int64_t panel = num_rows <= kFewRows ? kFewRowsPanel : kPanel;
+  for (std::int64_t i = 0; i < 32 * num_rows; i += kVectorRows) {
+    fstore(scratch.acc + i, fset(0.0f));
+  }
+  BlockReader reader{block};
+  while (reader.col < s.padded) {
+    const std::int64_t count = decode_panel<kCodes>(s, panel, reader, scratch);
+    for (std::int64_t m = 0; m < num_rows;) {
+      const std::int64_t tile = tile_rows(num_rows - m);
+      multiply_tile(state, s, x, row0 + m, tile, count, scratch, m);
+      m += tile;
+    }
+  }
 }
 
 template <CodeKind kCodes>
 void multiply_codes(TileState& state, const PackedMatrix& w, const PackedRows& x, const float* bias,
                     float* y, std::int64_t y_stride, std::int64_t block_begin,
-                    std::int64_t block_end, const Scratch& scratch) {
+                    std::int64_t block_end, Scratch& scratch) {
   const std::int64_t block_bytes = packed_block_bytes(w.scheme, w.cols);
-  const Shape s = shape_of(w);
-  TileSums& sums = *scratch.sums;
-  std::int64_t rows_per_pass = kRowsBytes / s.padded / kTileRows * kTileRows;
-  rows_per_pass = rows_per_pass < 2 * kTileRows ? 2 * kTileRows : rows_per_pass;
-  for (std::int64_t row0 = 0; row0 < x.num_rows; row0 += rows_per_pass) {
-    const std::int64_t pass_rows =
-        x.num_rows - row0 < rows_per_pass ? x.num_rows - row0 : rows_per_pass;
+  const std::int64_t fitting = kPassBytes / packed_padded_cols(w.cols) / kTileRows * kTileRows;
+  const std::int64_t pass_rows = fitting < 2 * kTileRows ? 2 * kTileRows
+                                 : fitting > kPassRows   ? kPassRows
+                                                         : fitting;
+  for (std::int64_t row0 = 0; row0 < x.num_rows; row0 += pass_rows) {
+    const std::int64_t rows = x.num_rows - row0 < pass_rows ? x.num_rows - row0 : pass_rows;
     for (std::int64_t b = block_begin; b < block_end; ++b) {
       const std::uint8_t* const block = w.data + b * block_bytes;
+      if (x.num_rows == 1) {
+        multiply_row<kCodes>(w, x, block, scratch.acc);
+      } else {
+        multiply_rows<kCodes>(state, w, x, row0, rows, block, scratch);
+      }
       const std::int64_t n = b * kPackedBlockRows;
       const std::int64_t count = w.rows - n < kPackedBlockRows ? w.rows - n : kPackedBlockRows;
-      const float* const block_bias = bias == nullptr ? nullptr : bias + n;
-      if (x.num_rows <= kStreamRows) {
-        if (x.num_rows == 1) {
-          multiply_row<kCodes>(w, x, block, sums.acc);
-        } else {
-          stream_rows<kCodes>(state, w, x, block, scratch);
-        }
-        for (std::int64_t m = 0; m < x.num_rows; ++m) {
-          write_row(sums.acc + 32 * m, block_bias, count, y + m * y_stride + n);
-        }
-        continue;
-      }
-      decode_block<kCodes>(w, block, scratch);
-      for (std::int64_t m = row0; m < row0 + pass_rows;) {
-        const std::int64_t tile = tile_rows(row0 + pass_rows - m);
-        clear(sums, tile);
-        decoded_rows(state, s, x, m, tile, scratch);
-        for (std::int64_t i = 0; i < tile; ++i) {
-          write_row(sums.acc + 32 * i, block_bias, count, y + (m + i) * y_stride + n);
-        }
-        m += tile;
+      for (std::int64_t m = 0; m < rows; ++m) {
+        write_row(scratch.acc + 32 * m, bias == nullptr ? nullptr : bias + n, count,
+                  y + (row0 + m) * y_stride + n);
       }
     }
   }
@@ -250,13 +249,8 @@ void multiply_codes(TileState& state, const PackedMatrix& w, const PackedRows& x
 void multiply_packed(const PackedMatrix* w, const PackedRows* x, const float* bias, float* y,
                      std::int64_t y_stride, std::int64_t block_begin, std::int64_t block_end,
                      void* scratch) {
-  static_assert(sizeof(TileSums) <= 16 * 1024);
-  auto* const bytes = static_cast<std::uint8_t*>(scratch);
-  const Scratch parts{
-      reinterpret_cast<TileSums*>(bytes), bytes + 16 * 1024,
-      reinterpret_cast<float*>(bytes + 16 * 1024 + packed_padded_cols(w->cols) * kPackedBlockRows)};
   using Multiply = void (*)(TileState&, const PackedMatrix&, const PackedRows&, const float*,
-                            float*, std::int64_t, std::int64_t, std::int64_t, const Scratch&);
+                            float*, std::int64_t, std::int64_t, std::int64_t, Scratch&);
   constexpr Multiply kMultiply[kNumCodeKinds] = {
       &multiply_codes<CodeKind::kU2>,    &multiply_codes<CodeKind::kU3>,
       &multiply_codes<CodeKind::kU4>,    &multiply_codes<CodeKind::kU5>,
@@ -264,7 +258,7 @@ void multiply_packed(const PackedMatrix* w, const PackedRows* x, const float* bi
       &multiply_codes<CodeKind::kIq4Nl>, &multiply_codes<CodeKind::kE2M1>};
   TileState state;
   kMultiply[static_cast<int>(w->scheme.codes)](state, *w, *x, bias, y, y_stride, block_begin,
-                                               block_end, parts);
+                                               block_end, *static_cast<Scratch*>(scratch));
   state.release();
 }
 

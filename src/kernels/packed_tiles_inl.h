@@ -1,5 +1,5 @@
-// Tiles of rows in vector registers, for packed_inl.h: what a segment or a decoded block is
-// multiplied with. amx/tiles.h has the same functions on the AMX unit.
+// Tiles of rows in vector registers, for packed_inl.h. amx/tiles.h has the same functions on the
+// AMX unit.
 #pragma once
 
 #include "kernels/packed.h"
@@ -75,15 +75,17 @@ TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const Pa
   }
 }
 
+// All segments of a panel against NX rows.
 template <unsigned NX>
-TRINE_DOT_INLINE void tile_step_n(std::int64_t count, const Shape& s, const Segment& segment,
-                                  const PackedRows& x, std::int64_t row0, float* acc,
-                                  std::int32_t* dots) {
+void multiply_panel(std::int64_t count, const Shape& s, const PackedRows& x, std::int64_t row0,
+                    std::int64_t num_segments, Scratch& scratch, std::int64_t at) {
   if constexpr (NX > 0) {
-    if (count == NX) {
-      tile_step<NX>(s, segment, x, row0, acc, dots);
-    } else {
-      tile_step_n<NX - 1>(count, s, segment, x, row0, acc, dots);
+    if (count != NX) {
+      multiply_panel<NX - 1>(count, s, x, row0, num_segments, scratch, at);
+      return;
+    }
+    for (std::int64_t i = 0; i < num_segments; ++i) {
+      tile_step<NX>(s, scratch.segments[i], x, row0, scratch.acc + 32 * at, scratch.dots + 32 * at);
     }
   }
 }
@@ -93,35 +95,12 @@ struct TileState {
   void release() {}
 };
 
-// All rows of x, at most kStreamRows, against one segment.
-void segment_rows(TileState&, const Shape& s, const Segment& segment, const PackedRows& x,
-                  TileSums& sums) {
-  for (std::int64_t m = 0; m < x.num_rows;) {
-    const std::int64_t count = tile_rows(x.num_rows - m);
-    tile_step_n<kMaxTileRows>(count, s, segment, x, m, sums.acc + 32 * m, sums.dots + 32 * m);
-    m += count;
-  }
-}
-
-template <unsigned NX>
-void decoded_tile(std::int64_t count, const Shape& s, const PackedRows& x, std::int64_t row0,
-                  const Scratch& scratch) {
-  if constexpr (NX > 0) {
-    if (count != NX) {
-      decoded_tile<NX - 1>(count, s, x, row0, scratch);
-      return;
-    }
-    TileSums& sums = *scratch.sums;
-    walk_decoded(s, scratch, [&](const Segment& segment) {
-      tile_step<NX>(s, segment, x, row0, sums.acc, sums.dots);
-    });
-  }
-}
-
-// `count` rows of x, at most kTileRows, against a decoded block.
-void decoded_rows(TileState&, const Shape& s, const PackedRows& x, std::int64_t row0,
-                  std::int64_t count, const Scratch& scratch) {
-  decoded_tile<kMaxTileRows>(count, s, x, row0, scratch);
+// `count` rows of x from row0 on, at most kTileRows, against the decoded panel; their sums are
+// those of row `at` of the pass and the following ones.
+void multiply_tile(TileState&, const Shape& s, const PackedRows& x, std::int64_t row0,
+                   std::int64_t count, std::int64_t num_segments, Scratch& scratch,
+                   std::int64_t at) {
+  multiply_panel<kMaxTileRows>(count, s, x, row0, num_segments, scratch, at);
 }
 
 }  // namespace

@@ -104,6 +104,16 @@ TRINE_DOT_INLINE void unpack(const std::uint8_t* p, B out[8]) {
   }
 }
 
+// What a panel holds of a code: the dot products on vectors want unsigned codes and start at minus
+// the zero point's share; the matrix unit takes signed ones.
+TRINE_DOT_INLINE B decoded(B codes, [[maybe_unused]] std::int32_t zero_point) {
+#if defined(TRINE_AMX)
+  return _mm512_sub_epi8(codes, _mm512_set1_epi8(static_cast<char>(zero_point)));
+#else
+  return codes;
+#endif
+}
+
 // ---- scales
 
 // The scales of a unit in float32; a unit has one or two groups.

@@ -117,7 +117,6 @@ void linear_packed(Context& ctx, const LinearInput& input, std::span<const Linea
   std::array<PackedJob, kMaxJobs> jobs;
   std::size_t num_jobs = 0;
   std::int64_t turns = 0;
-  std::int64_t scratch_bytes = 0;
   std::int64_t work = 0;
   const int num_threads = ctx.team().num_threads();
   ctx.quantized_rows().start(input);
@@ -135,13 +134,12 @@ void linear_packed(Context& ctx, const LinearInput& input, std::span<const Linea
                                         (job.blocks + num_threads - 1) / num_threads);
     job.first_turn = turns;
     turns += (job.blocks + job.grab - 1) / job.grab;
-    scratch_bytes = std::max(scratch_bytes, kernels::packed_scratch_bytes(w.scheme, w.cols));
     work += w.rows * w.cols * input.num_rows;
   }
   if (num_jobs == 0) {
     return;
   }
-  ctx.reserve_scratch(static_cast<std::size_t>(scratch_bytes));
+  ctx.reserve_scratch(static_cast<std::size_t>(kernels::kPackedScratchBytes));
   const kernels::PackedTable& table = kernels::packed_table();
   std::atomic<std::int64_t> next{0};
   const auto member = [&](int thread_idx) {

@@ -1,6 +1,7 @@
 // The tiles of packed_inl.h on the AMX int8 unit: 16 or 32 rows of x against 32 rows of w. Up to 64
 // columns are one instruction per 16 x 16 results: A holds 16 rows of activation codes as they lie,
 // B the decoded codes of a strip (its 64-byte lines are what the instruction wants), C int32 sums.
+// The sums of one group become floats while the unit works on the next one.
 #pragma once
 
 #include <cstdint>
@@ -65,21 +66,33 @@ struct TileState {
   }
 };
 
-// `count` columns of a segment from column `at` of it, in steps of `step`: sums go on in C.
-TRINE_DOT_INLINE void multiply_tiles(const Segment& segment, std::int64_t at, std::int64_t count,
-                                     std::int64_t step, bool two, const std::int8_t* x,
-                                     std::int64_t stride) {
+// `count` columns of a segment from column `at` of it, in steps of `step`: sums go on in C. Codes
+// without a zero point are unsigned, the others were decoded to signed ones.
+template <bool kSigned>
+TRINE_DOT_INLINE void multiply_columns(const Segment& segment, std::int64_t at, std::int64_t count,
+                                       std::int64_t step, bool two, const std::int8_t* x,
+                                       std::int64_t stride) {
   for (; count >= step; count -= step, at += step) {
     const std::uint8_t* const codes = segment.codes + at * 16;
     _tile_loadd(6, codes, 64);
     _tile_loadd(4, x + at, stride);
-    _tile_dpbsud(0, 4, 6);
     _tile_loadd(7, codes + segment.half_stride, 64);
-    _tile_dpbsud(1, 4, 7);
+    if constexpr (kSigned) {
+      _tile_dpbssd(0, 4, 6);
+      _tile_dpbssd(1, 4, 7);
+    } else {
+      _tile_dpbsud(0, 4, 6);
+      _tile_dpbsud(1, 4, 7);
+    }
     if (two) {
       _tile_loadd(5, x + at + 16 * stride, stride);
-      _tile_dpbsud(2, 5, 6);
-      _tile_dpbsud(3, 5, 7);
+      if constexpr (kSigned) {
+        _tile_dpbssd(2, 5, 6);
+        _tile_dpbssd(3, 5, 7);
+      } else {
+        _tile_dpbsud(2, 5, 6);
+        _tile_dpbsud(3, 5, 7);
+      }
     }
   }
 }
@@ -111,47 +124,16 @@ TRINE_DOT_INLINE void clear_tiles() {
   _tile_zero(3);
 }
 
-TRINE_DOT_INLINE void finish_group(const Shape& s, const Segment& segment, const PackedRows& x,
-                                   std::int64_t row0, std::int64_t num_rows, TileSums& sums) {
-  const std::int64_t activation_group = segment.group_idx >> s.activation_shift;
-  const F scale0 = fload(segment.scale);
-  const F scale1 = fload(segment.scale + 16);
-  const std::int32_t* x_sums = x.sums + row0 * x.sum_stride + segment.group_idx;
-  const float* x_scales = x.scales + row0 * x.group_stride + activation_group;
-  if (!s.has_min) {
-    for (std::int64_t m = 0; m < num_rows; ++m) {
-      const D start = dset(-s.zero_point * x_sums[m * x.sum_stride]);
-      const F x_scale = fset(x_scales[m * x.group_stride]);
-      float* const acc = sums.acc + 32 * m;
-      const D dot0 = _mm512_add_epi32(dload(sums.dots + 32 * m), start);
-      const D dot1 = _mm512_add_epi32(dload(sums.dots + 32 * m + 16), start);
-      fstore(acc, ffma(fconvert(dot0), fmul(scale0, x_scale), fload(acc)));
-      fstore(acc + 16, ffma(fconvert(dot1), fmul(scale1, x_scale), fload(acc + 16)));
-    }
-    return;
-  }
-  const F min0 = fload(segment.min);
-  const F min1 = fload(segment.min + 16);
-  const float* x_scaled = x.scaled_sums + row0 * x.sum_stride + segment.group_idx;
-  for (std::int64_t m = 0; m < num_rows; ++m) {
-    const F x_scale = fset(x_scales[m * x.group_stride]);
-    const F x_sum = fset(x_scaled[m * x.sum_stride]);
-    float* const acc = sums.acc + 32 * m;
-    const F dot0 = fconvert(dload(sums.dots + 32 * m));
-    const F dot1 = fconvert(dload(sums.dots + 32 * m + 16));
-    fstore(acc, ffma(min0, x_sum, ffma(dot0, fmul(scale0, x_scale), fload(acc))));
-    fstore(acc + 16, ffma(min1, x_sum, ffma(dot1, fmul(scale1, x_scale), fload(acc + 16))));
-  }
-}
-
-// num_rows rows of x, at most 32, against one segment.
-TRINE_DOT_INLINE void tile_segment(TileState& state, const Shape& s, const Segment& segment,
-                                   const PackedRows& x, std::int64_t row0, std::int64_t num_rows,
-                                   TileSums& sums) {
+// int32 sums of num_rows rows over one segment, into `dots`; what `dots` holds goes on when the
+// group began before.
+template <bool kSigned>
+TRINE_DOT_INLINE void multiply_segment(TileState& state, const Segment& segment,
+                                       const PackedRows& x, std::int64_t row0,
+                                       std::int64_t num_rows, std::int32_t* dots) {
   const std::int64_t rows0 = num_rows < 16 ? num_rows : 16;
   const std::int64_t rows1 = num_rows - rows0;
   const bool two = rows1 > 0;
-  const std::int64_t columns = segment.quads * 4;
+  const std::int64_t columns = std::int64_t{segment.quads} * 4;
   const std::int64_t step = columns < 64 ? columns : 64;
   const std::int64_t rest = columns % step;
   const std::int8_t* const codes = x.codes + row0 * x.code_stride + segment.col;
@@ -159,33 +141,86 @@ TRINE_DOT_INLINE void tile_segment(TileState& state, const Shape& s, const Segme
   if (segment.first) {
     clear_tiles();
   } else {
-    load_tiles(sums.dots, two);
+    load_tiles(dots, two);
   }
-  multiply_tiles(segment, 0, columns, step, two, codes, x.code_stride);
-  if (rest != 0) {
-    store_tiles(sums.dots, two);
+  multiply_columns<kSigned>(segment, 0, columns, step, two, codes, x.code_stride);
+  if (rest != 0) {  // configuring anew clears the tiles
+    store_tiles(dots, two);
     state.want(rows0, rows1, rest);
-    load_tiles(sums.dots, two);
-    multiply_tiles(segment, columns - rest, rest, rest, two, codes, x.code_stride);
+    load_tiles(dots, two);
+    multiply_columns<kSigned>(segment, columns - rest, rest, rest, two, codes, x.code_stride);
   }
-  store_tiles(sums.dots, two);
-  if (segment.last) {
-    finish_group(s, segment, x, row0, num_rows, sums);
+  store_tiles(dots, two);
+}
+
+TRINE_DOT_INLINE void finish_group(const Shape& s, const Segment& segment, const PackedRows& x,
+                                   std::int64_t row0, std::int64_t num_rows,
+                                   const std::int32_t* dots, float* acc) {
+  const float* const x_scales =
+      x.scales + row0 * x.group_stride + (segment.group_idx >> s.activation_shift);
+  const F scale0 = fload(segment.scale);
+  const F scale1 = fload(segment.scale + 16);
+  if (!s.has_min) {
+    for (std::int64_t m = 0; m < num_rows; ++m) {
+      const F x_scale = fset(x_scales[m * x.group_stride]);
+      float* const at = acc + 32 * m;
+      const F dot0 = fconvert(dload(dots + 32 * m));
+      const F dot1 = fconvert(dload(dots + 32 * m + 16));
+      fstore(at, ffma(dot0, fmul(scale0, x_scale), fload(at)));
+      fstore(at + 16, ffma(dot1, fmul(scale1, x_scale), fload(at + 16)));
+    }
+    return;
+  }
+  const F min0 = fload(segment.min);
+  const F min1 = fload(segment.min + 16);
+  const float* const x_sums = x.scaled_sums + row0 * x.sum_stride + segment.group_idx;
+  for (std::int64_t m = 0; m < num_rows; ++m) {
+    const F x_scale = fset(x_scales[m * x.group_stride]);
+    const F x_sum = fset(x_sums[m * x.sum_stride]);
+    float* const at = acc + 32 * m;
+    const F dot0 = fconvert(dload(dots + 32 * m));
+    const F dot1 = fconvert(dload(dots + 32 * m + 16));
+    fstore(at, ffma(min0, x_sum, ffma(dot0, fmul(scale0, x_scale), fload(at))));
+    fstore(at + 16, ffma(min1, x_sum, ffma(dot1, fmul(scale1, x_scale), fload(at + 16))));
   }
 }
 
-// All rows of x, at most kStreamRows, against one segment.
-TRINE_DOT_INLINE void segment_rows(TileState& state, const Shape& s, const Segment& segment,
-                                   const PackedRows& x, TileSums& sums) {
-  tile_segment(state, s, segment, x, 0, x.num_rows, sums);
+template <bool kSigned>
+void multiply_panel(TileState& state, const Shape& s, const PackedRows& x, std::int64_t row0,
+                    std::int64_t count, std::int64_t num_segments, Scratch& scratch,
+                    std::int64_t at) {
+  float* const acc = scratch.acc + 32 * at;
+  // Two places for the sums in turn. A group that is larger than a panel is alone in it, and its
+  // sums are in the first place, which stays from panel to panel.
+  alignas(64) std::int32_t spare[32 * 32];
+  std::int32_t* const places[2] = {scratch.dots + 32 * at, spare};
+  const Segment* pending = nullptr;
+  const std::int32_t* pending_dots = nullptr;
+  for (std::int64_t i = 0; i < num_segments; ++i) {
+    const Segment& segment = scratch.segments[i];
+    std::int32_t* const dots = places[i % 2];
+    multiply_segment<kSigned>(state, segment, x, row0, count, dots);
+    if (pending != nullptr) {
+      finish_group(s, *pending, x, row0, count, pending_dots, acc);
+    }
+    pending = segment.last ? &segment : nullptr;
+    pending_dots = segment.last ? dots : nullptr;
+  }
+  if (pending != nullptr) {
+    finish_group(s, *pending, x, row0, count, pending_dots, acc);
+  }
 }
 
-// `count` rows of x, at most kTileRows, against a decoded block.
-void decoded_rows(TileState& state, const Shape& s, const PackedRows& x, std::int64_t row0,
-                  std::int64_t count, const Scratch& scratch) {
-  walk_decoded(s, scratch, [&](const Segment& segment) {
-    tile_segment(state, s, segment, x, row0, count, *scratch.sums);
-  });
+// `count` rows of x from row0 on, at most kTileRows, against the decoded panel; their sums are
+// those of row `at` of the pass and the following ones.
+void multiply_tile(TileState& state, const Shape& s, const PackedRows& x, std::int64_t row0,
+                   std::int64_t count, std::int64_t num_segments, Scratch& scratch,
+                   std::int64_t at) {
+  if (s.zero_point != 0) {
+    multiply_panel<true>(state, s, x, row0, count, num_segments, scratch, at);
+  } else {
+    multiply_panel<false>(state, s, x, row0, count, num_segments, scratch, at);
+  }
 }
 
 }  // namespace

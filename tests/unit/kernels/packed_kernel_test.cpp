@@ -84,7 +84,7 @@ Rows quantize(const PackedTable& table, const PackedScheme& scheme, const std::v
 
 std::vector<float> multiply(const PackedTable& table, const PackedMatrix& w, const PackedRows& x,
                             const float* bias) {
-  Aligned scratch(static_cast<std::size_t>(packed_scratch_bytes(w.scheme, w.cols)));
+  Aligned scratch(static_cast<std::size_t>(kPackedScratchBytes));
   std::vector<float> y(static_cast<std::size_t>(x.num_rows * w.rows), -77.0f);
   const std::int64_t blocks = (w.rows + 31) / 32;
   table.multiply(&w, &x, bias, y.data(), w.rows, 0, blocks / 2, scratch.data);
