@@ -213,6 +213,35 @@ Pairs metadata(const HfConfig& hf, const std::string& arch) {
   return pairs;
 }
 
+template <typename T>
+void append(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+std::string encoded(DType type, std::span<const float> values) {
+  std::string out;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (type == DType::kF32) {
+      append(out, values[i]);
+    } else if (type == DType::kF16) {
+      append(out, f32_to_f16(values[i]));
+    } else {  // Q8_0
+      float absmax = 0.0F;
+      for (std::size_t k = i / 32 * 32; k < i / 32 * 32 + 32; ++k) {
+        absmax = std::max(absmax, std::fabs(values[k]));
+      }
+      if (i % 32 == 0) {
+        append(out, f32_to_f16(absmax / 127.0F));
+      }
+      const float scale = f16_to_f32(f32_to_f16(absmax / 127.0F));
+      const float code =
+          scale > 0.0F ? std::clamp(std::nearbyint(values[i] / scale), -127.0F, 127.0F) : 0.0F;
+      append(out, static_cast<std::int8_t>(code));
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 bool gguf_can_say(const FamilyCase& golden) {
@@ -256,18 +285,12 @@ Status write_gguf_model(const std::filesystem::path& path, const FamilyCase& gol
   bytes.reserve(tensors.size());
   std::vector<TensorInfo> infos;
   for (const TinyTensor& tensor : tensors) {
-    const bool half = style.matrices == DType::kF16 && tensor.shape.size() > 1;
-    std::string& data = bytes.emplace_back();
-    for (const float value : tensor.values) {
-      if (half) {
-        const std::uint16_t bits = f32_to_f16(value);
-        data.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
-      } else {
-        data.append(reinterpret_cast<const char*>(&value), sizeof(value));
-      }
+    DType type = tensor.shape.size() > 1 ? style.matrices : DType::kF32;
+    if (tensor.shape.back() % dtype_info(type).block_elems != 0) {
+      type = DType::kF32;  // as converters do
     }
-    infos.push_back(
-        {tensor.name, half ? DType::kF16 : DType::kF32, tensor.shape, as_byte_span(data)});
+    const std::string& data = bytes.emplace_back(encoded(type, tensor.values));
+    infos.push_back({tensor.name, type, tensor.shape, as_byte_span(data)});
   }
   return write_gguf(path.string(), pairs, infos);
 }

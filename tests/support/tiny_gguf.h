@@ -11,7 +11,7 @@
 namespace trine::testing {
 
 struct GgufStyle {
-  DType matrices = DType::kF32;  // kF32 or kF16; vectors stay F32
+  DType matrices = DType::kF32;  // kF32, kF16 or kQ8_0; vectors stay F32
   // How the experts of a mixture are stored: ffn_*_exps, ffn_gate_up_exps, or one tensor per
   // expert.
   enum class Experts { kMerged, kGateUpMerged, kSingle } experts = Experts::kMerged;

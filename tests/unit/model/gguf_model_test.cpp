@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/hash_weights.h"
 #include "support/tiny_gguf.h"
 
 namespace trine {
@@ -93,6 +94,26 @@ TEST(GgufModel, HalfPrecisionMatricesStayClose) {
   ASSERT_EQ(exact.size(), half.size());
   EXPECT_FALSE(same_bits(exact, half));
   EXPECT_LT(relative_error(half, exact), 0.02);
+}
+
+// int8 activations change the logits a little, float32 ones are the file's own weights.
+TEST(GgufModel, ActivationsInt8StayCloseToFloat) {
+  for (const char* name : {"llama", "qwen3", "gemma3"}) {  // a router would turn small into large
+    const FamilyCase golden = load_family_case(name);
+    TempDir dir;
+    const auto path = dir.path() / "m.gguf";
+    ASSERT_TRUE(testing::write_gguf_model(path, golden, {DType::kQ8_0}).has_value());
+    std::vector<std::vector<float>> logits;
+    for (const auto activations :
+         {Model::LoadOptions::Activations::kF32, Model::LoadOptions::Activations::kInt8}) {
+      const auto model = Model::load(path.string(), Model::LoadOptions{.activations = activations});
+      ASSERT_TRUE(model.has_value()) << model.error().message;
+      const auto tokens = testing::hash_tokens(40, (*model)->config().vocab_size);
+      logits.push_back(testing::Runner(*model).logits(tokens));
+    }
+    EXPECT_FALSE(same_bits(logits[0], logits[1])) << name;
+    EXPECT_LT(relative_error(logits[1], logits[0]), 0.1) << name;
+  }
 }
 
 TEST(GgufModel, SaysWhatItRead) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "support/hash_weights.h"
+#include "support/tiny_gguf.h"
 #include "support/tiny_model.h"
 
 namespace trine {
@@ -25,6 +26,12 @@ std::shared_ptr<const Model> load_case(const std::string& name) {
   Result<std::shared_ptr<const Model>> model;
   if (name == "docs-1m") {
     model = Model::load(std::string(TRINE_SOURCE_DIR) + "/assets/models/docs-1m");
+  } else if (name.ends_with("-q8")) {  // packed, with int8 activations
+    const FamilyCase golden = testing::load_family_case(name.substr(0, name.size() - 3));
+    TempDir dir;
+    const auto path = dir.path() / "m.gguf";
+    EXPECT_TRUE(testing::write_gguf_model(path, golden, {DType::kQ8_0}).has_value());
+    model = Model::load(path.string());
   } else {
     const FamilyCase golden = testing::load_family_case(name);
     TempDir dir;  // the mapped file outlives its directory entry
@@ -169,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(All, Invariance,
                          ::testing::Values("llama", "llama-bias-tied", "llama-yarn", "mistral",
                                            "qwen2-window", "qwen3", "qwen3-moe", "qwen3-moe-sparse",
                                            "mixtral", "gemma3", "phi3", "phi3-longrope-long",
-                                           "docs-1m"),
+                                           "docs-1m", "llama-q8", "mixtral-q8", "gemma3-q8"),
                          [](const auto& param_info) {
                            std::string name = param_info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
