@@ -31,6 +31,10 @@ constexpr std::int64_t kPanel = 512;
 // Activation codes of a pass, a part of the second-level cache, and rows of it.
 constexpr std::int64_t kPassBytes = 512 * 1024;
 constexpr std::int64_t kPassRows = 256;
+constexpr std::int64_t kPassTiles = (kPassRows + kTileRows - 1) / kTileRows;
+// Sums of a tile, 32 of each row. Tiles 4096 bytes apart would look alike to the core's check of
+// loads against earlier stores.
+constexpr std::int64_t kTileSums = 32 * kTileRows + (kTileRows % 32 == 0 ? 64 : 0);
 constexpr std::int64_t kMaxPanelGroups = kPanel / 16;
 
 // A group, or the part of one that lies in a panel. Decoded codes: [2 strips][quads][16 rows][4],
@@ -51,9 +55,9 @@ struct Scratch {
   std::uint8_t codes[kPanel * kPackedBlockRows];
   float scales[kMaxPanelGroups * 64];
   Segment segments[kMaxPanelGroups];
-  // Of each row of the pass: float sums, and int32 sums of a group that goes on in the next panel.
-  alignas(64) float acc[kPassRows * 32];
-  alignas(64) std::int32_t dots[kPassRows * 32];
+  // Of each tile of the pass: float sums, and int32 sums of a group that goes on in the next panel.
+  alignas(64) float acc[kPassTiles * kTileSums];
+  alignas(64) std::int32_t dots[kPassTiles * kTileSums];
 };
 
 static_assert(sizeof(Scratch) <= kPackedScratchBytes);
@@ -178,10 +182,13 @@ namespace {
 
 // ---- products
 
-// Rows of a tile, so that the tiles of `rows_left` rows have nearly one size.
-TRINE_DOT_INLINE std::int64_t tile_rows(std::int64_t rows_left) {
-  const std::int64_t tiles = (rows_left + kTileRows - 1) / kTileRows;
-  return (rows_left + tiles - 1) / tiles;
+TRINE_DOT_INLINE std::int64_t num_tiles(std::int64_t num_rows) {
+  return (num_rows + kTileRows - 1) / kTileRows;
+}
+
+// The first row of a tile; all tiles have nearly one size.
+TRINE_DOT_INLINE std::int64_t first_row(std::int64_t num_rows, std::int64_t tile) {
+  return num_rows * tile / num_tiles(num_rows);
 }
 
 TRINE_DOT_INLINE void write_row(const float* acc, const float* bias, std::int64_t count, float* y) {
@@ -204,16 +211,16 @@ void multiply_rows(TileState& state, const PackedMatrix& w, const PackedRows& x,
                    std::int64_t num_rows, const std::uint8_t* block, Scratch& scratch) {
   const Shape s = shape_of(w);
   const std::int64_t panel = num_rows <= kFewRows ? kFewRowsPanel : kPanel;
-  for (std::int64_t i = 0; i < 32 * num_rows; i += kVectorRows) {
+  for (std::int64_t i = 0; i < num_tiles(num_rows) * kTileSums; i += kVectorRows) {
     fstore(scratch.acc + i, fset(0.0f));
   }
   BlockReader reader{block};
   while (reader.col < s.padded) {
     const std::int64_t count = decode_panel<kCodes>(s, panel, reader, scratch);
-    for (std::int64_t m = 0; m < num_rows;) {
-      const std::int64_t tile = tile_rows(num_rows - m);
-      multiply_tile(state, s, x, row0 + m, tile, count, scratch, m);
-      m += tile;
+    for (std::int64_t tile = 0; tile < num_tiles(num_rows); ++tile) {
+      const std::int64_t first = first_row(num_rows, tile);
+      multiply_tile(state, s, x, row0 + first, first_row(num_rows, tile + 1) - first, count,
+                    scratch, tile);
     }
   }
 }
@@ -238,9 +245,13 @@ void multiply_codes(TileState& state, const PackedMatrix& w, const PackedRows& x
       }
       const std::int64_t n = b * kPackedBlockRows;
       const std::int64_t count = w.rows - n < kPackedBlockRows ? w.rows - n : kPackedBlockRows;
-      for (std::int64_t m = 0; m < rows; ++m) {
-        write_row(scratch.acc + 32 * m, bias == nullptr ? nullptr : bias + n, count,
-                  y + (row0 + m) * y_stride + n);
+      for (std::int64_t tile = 0; tile < num_tiles(rows); ++tile) {
+        const float* acc = scratch.acc + tile * kTileSums;
+        for (std::int64_t m = first_row(rows, tile); m < first_row(rows, tile + 1); ++m) {
+          write_row(acc, bias == nullptr ? nullptr : bias + n, count,
+                    y + (row0 + m) * y_stride + n);
+          acc += 32;
+        }
       }
     }
   }

@@ -78,14 +78,15 @@ TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const Pa
 // All segments of a panel against NX rows.
 template <unsigned NX>
 void multiply_panel(std::int64_t count, const Shape& s, const PackedRows& x, std::int64_t row0,
-                    std::int64_t num_segments, Scratch& scratch, std::int64_t at) {
+                    std::int64_t num_segments, Scratch& scratch, std::int64_t tile) {
   if constexpr (NX > 0) {
     if (count != NX) {
-      multiply_panel<NX - 1>(count, s, x, row0, num_segments, scratch, at);
+      multiply_panel<NX - 1>(count, s, x, row0, num_segments, scratch, tile);
       return;
     }
     for (std::int64_t i = 0; i < num_segments; ++i) {
-      tile_step<NX>(s, scratch.segments[i], x, row0, scratch.acc + 32 * at, scratch.dots + 32 * at);
+      tile_step<NX>(s, scratch.segments[i], x, row0, scratch.acc + tile * kTileSums,
+                    scratch.dots + tile * kTileSums);
     }
   }
 }
@@ -95,12 +96,12 @@ struct TileState {
   void release() {}
 };
 
-// `count` rows of x from row0 on, at most kTileRows, against the decoded panel; their sums are
-// those of row `at` of the pass and the following ones.
+// `count` rows of x from row0 on, at most kTileRows, against the decoded panel; the sums are those
+// of tile number `tile` of the pass.
 void multiply_tile(TileState&, const Shape& s, const PackedRows& x, std::int64_t row0,
                    std::int64_t count, std::int64_t num_segments, Scratch& scratch,
-                   std::int64_t at) {
-  multiply_panel<kMaxTileRows>(count, s, x, row0, num_segments, scratch, at);
+                   std::int64_t tile) {
+  multiply_panel<kMaxTileRows>(count, s, x, row0, num_segments, scratch, tile);
 }
 
 }  // namespace

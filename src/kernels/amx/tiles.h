@@ -188,12 +188,12 @@ TRINE_DOT_INLINE void finish_group(const Shape& s, const Segment& segment, const
 template <bool kSigned>
 void multiply_panel(TileState& state, const Shape& s, const PackedRows& x, std::int64_t row0,
                     std::int64_t count, std::int64_t num_segments, Scratch& scratch,
-                    std::int64_t at) {
-  float* const acc = scratch.acc + 32 * at;
+                    std::int64_t tile) {
+  float* const acc = scratch.acc + tile * kTileSums;
   // Two places for the sums in turn. A group that is larger than a panel is alone in it, and its
   // sums are in the first place, which stays from panel to panel.
   alignas(64) std::int32_t spare[32 * 32];
-  std::int32_t* const places[2] = {scratch.dots + 32 * at, spare};
+  std::int32_t* const places[2] = {scratch.dots + tile * kTileSums, spare};
   const Segment* pending = nullptr;
   const std::int32_t* pending_dots = nullptr;
   for (std::int64_t i = 0; i < num_segments; ++i) {
@@ -211,15 +211,15 @@ void multiply_panel(TileState& state, const Shape& s, const PackedRows& x, std::
   }
 }
 
-// `count` rows of x from row0 on, at most kTileRows, against the decoded panel; their sums are
-// those of row `at` of the pass and the following ones.
+// `count` rows of x from row0 on, at most kTileRows, against the decoded panel; the sums are those
+// of tile number `tile` of the pass.
 void multiply_tile(TileState& state, const Shape& s, const PackedRows& x, std::int64_t row0,
                    std::int64_t count, std::int64_t num_segments, Scratch& scratch,
-                   std::int64_t at) {
+                   std::int64_t tile) {
   if (s.zero_point != 0) {
-    multiply_panel<true>(state, s, x, row0, count, num_segments, scratch, at);
+    multiply_panel<true>(state, s, x, row0, count, num_segments, scratch, tile);
   } else {
-    multiply_panel<false>(state, s, x, row0, count, num_segments, scratch, at);
+    multiply_panel<false>(state, s, x, row0, count, num_segments, scratch, tile);
   }
 }
 
