@@ -36,6 +36,15 @@ if(TRINE_TIDY)
   find_program(TRINE_CLANG_TIDY clang-tidy-16 REQUIRED)
 endif()
 
+# trine_tidy(<target>)
+# In the tidy preset the target's files go through clang-tidy beside the compiler. Every product target
+# calls this; tests and benchmarks do not.
+function(trine_tidy target)
+  if(TRINE_TIDY)
+    set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "${TRINE_CLANG_TIDY};--quiet")
+  endif()
+endfunction()
+
 # trine_library(<folder> SOURCES a.cpp ... [DEPS trine::base ...] [PRIVATE_DEPS trine::dep::x ...])
 # One static library per folder of src/. DEPS may name folders with a lower layer number only
 # (tools/check_layers.py holds the includes to the same rule).
@@ -44,9 +53,7 @@ function(trine_library name)
   add_library(trine_${name} STATIC ${ARG_SOURCES})
   add_library(trine::${name} ALIAS trine_${name})
   target_link_libraries(trine_${name} PUBLIC trine_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
-  if(TRINE_TIDY)
-    set_target_properties(trine_${name} PROPERTIES CXX_CLANG_TIDY "${TRINE_CLANG_TIDY};--quiet")
-  endif()
+  trine_tidy(trine_${name})
 endfunction()
 
 # trine_test(<name> SOURCES ... DEPS ... [LABELS unit|property|golden|threaded|slow ...] [ARGS ...])

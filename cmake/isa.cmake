@@ -8,6 +8,7 @@ function(trine_add_isa isa)
   add_library(trine_kernels_${isa} STATIC ${ARG_SOURCES})
   target_link_libraries(trine_kernels_${isa} PUBLIC trine_flags)
   target_compile_options(trine_kernels_${isa} PRIVATE ${ARG_FLAGS} -fno-exceptions -fno-rtti)
+  trine_tidy(trine_kernels_${isa})
   set_property(GLOBAL APPEND PROPERTY TRINE_ISA_LIBRARIES trine_kernels_${isa})
 endfunction()
 

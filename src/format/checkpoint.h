@@ -43,6 +43,9 @@ class Checkpoint {
  public:
   Checkpoint() = default;
   // Move only: the index views the names.
+  ~Checkpoint() = default;
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
   Checkpoint(Checkpoint&&) = default;
   Checkpoint& operator=(Checkpoint&&) = default;
 

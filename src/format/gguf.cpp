@@ -12,7 +12,17 @@
 namespace trine {
 namespace {
 
-using namespace gguf_layout;
+using gguf_layout::align_up;
+using gguf_layout::check_alignment;
+using gguf_layout::dtype_of_id;
+using gguf_layout::kAlignmentKey;
+using gguf_layout::kDefaultAlignment;
+using gguf_layout::kMaxDims;
+using gguf_layout::kMaxKeyBytes;
+using gguf_layout::kMaxNameBytes;
+using gguf_layout::kMaxStringBytes;
+using gguf_layout::kMaxTensors;
+using gguf_layout::tensor_bytes;
 
 // Smallest possible encodings, to refuse counts that the bytes left cannot hold before reserving
 // memory.
@@ -359,7 +369,7 @@ Result<GgufFile> parse_fields(std::span<const std::byte> bytes, const std::strin
 
 }  // namespace
 
-Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, std::string source,
+Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& source,
                             std::shared_ptr<const void> keep_alive) {
   auto file = parse_fields(bytes, source, std::move(keep_alive));
   if (!file.has_value()) {

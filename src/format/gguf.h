@@ -122,7 +122,7 @@ Result<GgufFile> open_gguf(const std::string& path);
 
 // The same from memory; the tensors view `bytes`, which `keep_alive` owns (may be null when the
 // caller does).
-Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, std::string source,
+Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, const std::string& source,
                             std::shared_ptr<const void> keep_alive = nullptr);
 
 // The file's tensor type number of a DType, nullopt when GGUF has none (e.g. F8_E4M3).

@@ -11,7 +11,15 @@
 namespace trine {
 namespace {
 
-using namespace gguf_layout;
+using gguf_layout::align_up;
+using gguf_layout::check_alignment;
+using gguf_layout::kAlignmentKey;
+using gguf_layout::kDefaultAlignment;
+using gguf_layout::kMaxKeyBytes;
+using gguf_layout::kMaxNameBytes;
+using gguf_layout::kMaxStringBytes;
+using gguf_layout::kMaxTensors;
+using gguf_layout::tensor_bytes;
 
 template <typename T>
 void put(std::string& out, T value) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "format/checkpoint.h"
 #include "format/gguf.h"
@@ -26,7 +27,13 @@ struct OpenedCheckpoint {
   std::optional<GgufFile> gguf;           // set for kGguf
   std::optional<Checkpoint> safetensors;  // set for kSafetensors
 
-  const Checkpoint& weights() const { return gguf ? gguf->checkpoint : *safetensors; }
+  const Checkpoint& weights() const {
+    if (gguf.has_value()) {
+      return gguf->checkpoint;
+    }
+    TRINE_CHECK(safetensors.has_value());
+    return *safetensors;
+  }
 };
 
 // detect_checkpoint, then open_gguf or open_safetensors.

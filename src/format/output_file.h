@@ -22,6 +22,8 @@ class OutputFile {
   static Result<OutputFile> create(std::string path);
   // The process's standard output, written to directly.
   static Result<OutputFile> standard_output();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) = delete;
   ~OutputFile();

@@ -212,7 +212,7 @@ Result<std::string> read_small_file(const std::filesystem::path& path, std::uint
                 path.string(), std::strerror(errno));
   }
   std::string text;
-  std::vector<char> buffer(64 * 1024);
+  std::vector<char> buffer(std::size_t{64} * 1024);
   while (true) {
     const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) {

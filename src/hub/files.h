@@ -30,6 +30,8 @@ class Digest {
 
   explicit Digest(Algorithm algorithm);
   ~Digest();
+  Digest(const Digest&) = delete;
+  Digest& operator=(const Digest&) = delete;
   Digest(Digest&&) noexcept;
   Digest& operator=(Digest&&) noexcept;
 

@@ -62,6 +62,7 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& extr
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> out;
+  out.reserve(texts.size() + 1);
   for (std::string& text : texts) {
     out.push_back(text.data());
   }
@@ -129,7 +130,7 @@ int reap(pid_t pid, bool stop) {
 
 // False at the end of the stream.
 Result<bool> drain(int fd, const std::function<Status(std::string_view)>& take) {
-  std::array<char, 64 * 1024> buffer;
+  std::array<char, std::size_t{64} * 1024> buffer;
   const ssize_t got = ::read(fd, buffer.data(), buffer.size());
   if (got < 0 && errno == EINTR) {
     return true;

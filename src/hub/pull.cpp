@@ -123,10 +123,11 @@ Result<std::optional<PullOutcome>> find_present(const Store& store, const std::s
     return tl::unexpected(Error{found.error().code, fmt::format("{}: `trine rm {}` or --force",
                                                                 found.error().message, name)});
   }
-  if (!found->has_value()) {
+  std::optional<Manifest>& present = *found;
+  if (!present.has_value()) {
     return std::optional<PullOutcome>();
   }
-  Manifest& manifest = **found;
+  Manifest& manifest = *present;
   if (manifest.source != source && !options.force) {
     return fail(
         ErrorCode::kInvalidArgument,

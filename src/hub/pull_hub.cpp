@@ -119,11 +119,12 @@ class HubPull {
         std::find_if(selection.files.begin(), selection.files.end(),
                      [&selection](const HubFile& file) { return file.name == selection.index; });
     std::vector<Download> downloads{download_of(*index)};
-    if (downloads.front().size.value_or(0) > kMaxIndexBytes) {
+    const std::uint64_t bytes = index->size.value_or(0);
+    if (bytes > kMaxIndexBytes) {
       return fail(ErrorCode::kCorruptData, "{}: {} bytes, an index has at most {}", index->name,
-                  *index->size, kMaxIndexBytes);
+                  bytes, kMaxIndexBytes);
     }
-    TRINE_TRY(check_disk_space(store_.incoming_dir(name_), downloads.front().size.value_or(0)));
+    TRINE_TRY(check_disk_space(store_.incoming_dir(name_), bytes));
     const std::unique_ptr<ProgressSink> quiet = make_progress(ProgressStyle::kQuiet, nullptr);
     ProgressSink* const shown = std::exchange(http_.progress, quiet.get());
     const Status fetched = fetch(downloads);

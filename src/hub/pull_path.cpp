@@ -229,9 +229,10 @@ Result<PullOutcome> pull_from_path(const Store& store, std::string_view path,
   TRINE_TRY_ASSIGN(std::optional<Manifest> present, store.find(name));
   if (!options.force && present.has_value() && present->source == manifest->source &&
       present->files == manifest->files && store.check_complete(*present).has_value()) {
+    Manifest& kept = *present;
     TRINE_TRY(remove_tree(store.incoming_dir(name)));
-    std::string entry = store.entry_path(*present).string();
-    return PullOutcome{std::move(*present), std::move(entry), true};
+    std::string entry = store.entry_path(kept).string();
+    return PullOutcome{std::move(kept), std::move(entry), true};
   }
   return finish_pull(store, std::move(*manifest));
 }

@@ -128,13 +128,16 @@ Result<Store::Listing> Store::list() const {
       out.problems.push_back(fmt::format("{}: not a model name", model_dir(name).string()));
       continue;
     }
-    Result<std::optional<Manifest>> manifest = find(name);
-    if (!manifest.has_value()) {
-      out.problems.push_back(manifest.error().message);
-    } else if (!manifest->has_value()) {
-      out.problems.push_back(fmt::format("{}: no manifest.json", model_dir(name).string()));
+    Result<std::optional<Manifest>> found = find(name);
+    if (!found.has_value()) {
+      out.problems.push_back(found.error().message);
+      continue;
+    }
+    std::optional<Manifest>& manifest = *found;
+    if (manifest.has_value()) {
+      out.models.push_back(std::move(*manifest));
     } else {
-      out.models.push_back(std::move(**manifest));
+      out.problems.push_back(fmt::format("{}: no manifest.json", model_dir(name).string()));
     }
   }
   TRINE_TRY_ASSIGN(out.interrupted, directory_names(root_ / "incoming"));

@@ -64,6 +64,8 @@ Result<Manifest> manifest_from_json(std::string_view text);
 // dies).
 class StoreLock {
  public:
+  StoreLock(const StoreLock&) = delete;
+  StoreLock& operator=(const StoreLock&) = delete;
   StoreLock(StoreLock&& other) noexcept;
   StoreLock& operator=(StoreLock&& other) noexcept;
   ~StoreLock();

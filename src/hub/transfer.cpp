@@ -169,12 +169,12 @@ Status Transfer::prepare() {
   if (file_->size == written_ && !file_->sha256.empty()) {
     // Everything was there before the interruption. A wrong hash makes complete() start afresh.
     if (!open_part()) {
-      return tl::unexpected(*error_);
+      return tl::unexpected(error());
     }
     const Step step = complete();
     close();
     if (step == Step::kFailed) {
-      return tl::unexpected(*error_);
+      return tl::unexpected(error());
     }
   }
   return {};
@@ -188,7 +188,7 @@ Result<CURL*> Transfer::start() {
     }
   }
   if (file_ != nullptr && !open_part()) {
-    return tl::unexpected(*error_);
+    return tl::unexpected(error());
   }
   headers_ = {};
   header_bytes_ = 0;

@@ -13,6 +13,7 @@
 
 #include <curl/curl.h>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "hub/files.h"
 #include "hub/http.h"
@@ -50,7 +51,11 @@ class Transfer {
 
   std::uint64_t done_bytes() const { return written_; }
 
-  Error& error() { return *error_; }
+  // Of the last exchange; it failed.
+  Error& error() {
+    TRINE_CHECK(error_.has_value());
+    return *error_;
+  }
 
   long status() const { return status_; }
 

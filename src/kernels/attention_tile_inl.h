@@ -54,9 +54,9 @@ TRINE_LANES_INLINE void accumulate_tile(const AttentionTileArgs& args, std::int6
                                         std::uint32_t bits, std::int64_t d) {
   V acc[NQ][NV];
 #pragma GCC unroll 8
-  for (unsigned m = 0; m < NQ; ++m) {
+  for (std::int64_t m = 0; m < NQ; ++m) {
 #pragma GCC unroll 8
-    for (unsigned n = 0; n < NV; ++n) {
+    for (std::int64_t n = 0; n < NV; ++n) {
       acc[m][n] = vload(args.acc + (query + m) * args.acc_stride + d + 16 * n);
     }
   }
@@ -66,22 +66,22 @@ TRINE_LANES_INLINE void accumulate_tile(const AttentionTileArgs& args, std::int6
     const float* row = args.v + key * args.v_stride + d;
     V vv[NV];
 #pragma GCC unroll 8
-    for (unsigned n = 0; n < NV; ++n) {
+    for (std::int64_t n = 0; n < NV; ++n) {
       vv[n] = vload(row + 16 * n);
     }
 #pragma GCC unroll 8
-    for (unsigned m = 0; m < NQ; ++m) {
-      const V weight = vset(p[std::int64_t{m} * kAttentionTileKeys + key]);
+    for (std::int64_t m = 0; m < NQ; ++m) {
+      const V weight = vset(p[m * kAttentionTileKeys + key]);
 #pragma GCC unroll 8
-      for (unsigned n = 0; n < NV; ++n) {
+      for (std::int64_t n = 0; n < NV; ++n) {
         acc[m][n] = vfma(weight, vv[n], acc[m][n]);
       }
     }
   }
 #pragma GCC unroll 8
-  for (unsigned m = 0; m < NQ; ++m) {
+  for (std::int64_t m = 0; m < NQ; ++m) {
 #pragma GCC unroll 8
-    for (unsigned n = 0; n < NV; ++n) {
+    for (std::int64_t n = 0; n < NV; ++n) {
       vstore(args.acc + (query + m) * args.acc_stride + d + 16 * n, acc[m][n]);
     }
   }
@@ -95,8 +95,9 @@ void accumulate_queries(const AttentionTileArgs& args, std::int64_t query, std::
       accumulate_queries<NQ - 1>(args, query, count, bits);
       return;
     }
+    constexpr std::int64_t kTileDims = std::int64_t{16} * kTileVectors;
     std::int64_t d = 0;
-    for (; d + 16 * kTileVectors <= args.dim_v; d += 16 * kTileVectors) {
+    for (; d + kTileDims <= args.dim_v; d += kTileDims) {
       accumulate_tile<NQ, kTileVectors>(args, query, bits, d);
     }
     for (; d < args.dim_v; d += 16) {

@@ -18,7 +18,7 @@ TRINE_INLINE unsigned byte_at(Bytes p, int64_t i) {
 
 template <typename T>
 TRINE_INLINE T load_as(Bytes p) {
-  T value;
+  T value = {};
   __builtin_memcpy(&value, p, sizeof(T));
   return value;
 }
@@ -28,7 +28,7 @@ TRINE_INLINE float f16_scale(Bytes p) {
 }
 
 TRINE_INLINE float float_of_bits(unsigned bits) {
-  float value;
+  float value = 0.0f;
   __builtin_memcpy(&value, &bits, sizeof value);
   return value;
 }
@@ -42,8 +42,8 @@ TRINE_INLINE __m128i load16(Bytes p) {
 }
 
 // (v >> shift) & mask on every byte; the mask drops the bits that came from the neighbour.
-TRINE_INLINE __m128i field(__m128i v, int shift, char mask) {
-  return _mm_and_si128(_mm_srl_epi16(v, _mm_cvtsi32_si128(shift)), _mm_set1_epi8(mask));
+TRINE_INLINE __m128i field(__m128i v, int64_t shift, char mask) {
+  return _mm_and_si128(_mm_srl_epi16(v, _mm_cvtsi64_si128(shift)), _mm_set1_epi8(mask));
 }
 
 TRINE_INLINE __m128i low_nibbles(__m128i v) {
@@ -157,7 +157,7 @@ void row_mxfp4(Bytes b, float* y, int64_t elems) {
 void row_nvfp4(Bytes b, float* y, int64_t elems) {
   const __m128i values = e2m1_doubled();
   for (; elems > 0; elems -= 64, b += 36) {
-    for (int s = 0; s < 4; ++s, y += 16) {
+    for (int64_t s = 0; s < 4; ++s, y += 16) {
       const unsigned bits = byte_at(b, s);
       const unsigned magnitude = bits & 0x7F;
       const float d = bits == 0x7F    ? 0.0f
@@ -176,11 +176,11 @@ void row_q2_k(Bytes b, float* y, int64_t elems) {
   for (; elems > 0; elems -= 256, b += 84, y += 256) {
     const float d = f16_scale(b + 80);
     const float dmin = f16_scale(b + 82);
-    for (int half = 0; half < 2; ++half) {
-      for (int part = 0; part < 2; ++part) {
+    for (int64_t half = 0; half < 2; ++half) {
+      for (int64_t part = 0; part < 2; ++part) {
         const __m128i q = load16(b + 16 + 32 * half + 16 * part);
-        for (int pair = 0; pair < 4; ++pair) {
-          const int group = 8 * half + 2 * pair + part;
+        for (int64_t pair = 0; pair < 4; ++pair) {
+          const int64_t group = 8 * half + 2 * pair + part;
           const unsigned scale = byte_at(b, group);
           affine16(y + 16 * group, field(q, 2 * pair, 3), d * as_float(scale & 15),
                    -(dmin * as_float(scale >> 4)));
@@ -194,12 +194,12 @@ void row_q3_k(Bytes b, float* y, int64_t elems) {
   for (; elems > 0; elems -= 256, b += 110, y += 256) {
     const Bytes scales = b + 96;
     const float d = f16_scale(b + 108);
-    for (int half = 0; half < 2; ++half) {
-      for (int part = 0; part < 2; ++part) {
+    for (int64_t half = 0; half < 2; ++half) {
+      for (int64_t part = 0; part < 2; ++part) {
         const __m128i q = load16(b + 32 + 32 * half + 16 * part);
         const __m128i high = load16(b + 16 * part);
-        for (int pair = 0; pair < 4; ++pair) {
-          const int s = 8 * half + 2 * pair + part;
+        for (int64_t pair = 0; pair < 4; ++pair) {
+          const int64_t s = 8 * half + 2 * pair + part;
           const unsigned low = byte_at(scales, s % 8) >> (4 * (s / 8)) & 15;
           const unsigned top = byte_at(scales, 8 + s % 4) >> (2 * (s / 4)) & 3;
           const float step = d * static_cast<float>(static_cast<int>(low | top << 4) - 32);
@@ -212,7 +212,7 @@ void row_q3_k(Bytes b, float* y, int64_t elems) {
   }
 }
 
-TRINE_INLINE void scale_min(Bytes p, int j, unsigned* scale, unsigned* min) {
+TRINE_INLINE void scale_min(Bytes p, int64_t j, unsigned* scale, unsigned* min) {
   if (j < 4) {
     *scale = byte_at(p, j) & 63;
     *min = byte_at(p, j + 4) & 63;
@@ -229,13 +229,13 @@ TRINE_INLINE void row_q45_k(Bytes b, float* y, int64_t elems) {
   for (; elems > 0; elems -= 256, b += kCodes + 128, y += 256) {
     const float d = f16_scale(b);
     const float dmin = f16_scale(b + 2);
-    for (int j = 0; j < 8; ++j) {
+    for (int64_t j = 0; j < 8; ++j) {
       unsigned scale = 0;
       unsigned min = 0;
       scale_min(b + 4, j, &scale, &min);
       const float step = d * as_float(scale);
       const float offset = -(dmin * as_float(min));
-      for (int part = 0; part < 2; ++part) {
+      for (int64_t part = 0; part < 2; ++part) {
         __m128i q = field(load16(b + kCodes + 32 * (j / 2) + 16 * part), 4 * (j % 2), 15);
         if constexpr (kFifthBit) {
           q = _mm_or_si128(q, _mm_slli_epi16(field(load16(b + 16 + 16 * part), j, 1), 4));
@@ -257,14 +257,14 @@ void row_q5_k(Bytes b, float* y, int64_t elems) {
 void row_q6_k(Bytes b, float* y, int64_t elems) {
   for (; elems > 0; elems -= 256, b += 210, y += 256) {
     const float d = f16_scale(b + 208);
-    for (int half = 0; half < 2; ++half) {
-      for (int run = 0; run < 4; ++run) {
-        for (int part = 0; part < 2; ++part) {
+    for (int64_t half = 0; half < 2; ++half) {
+      for (int64_t run = 0; run < 4; ++run) {
+        for (int64_t part = 0; part < 2; ++part) {
           const __m128i low = load16(b + 64 * half + 32 * (run % 2) + 16 * part);
           const __m128i high = load16(b + 128 + 32 * half + 16 * part);
           const __m128i codes = _mm_or_si128(field(low, 4 * (run / 2), 15),
                                              _mm_slli_epi16(field(high, 2 * run, 3), 4));
-          const int group = 8 * half + 2 * run + part;
+          const int64_t group = 8 * half + 2 * run + part;
           const float step =
               d * static_cast<float>(static_cast<signed char>(byte_at(b, 192 + group)));
           scale16(y + 16 * group, _mm_sub_epi8(codes, _mm_set1_epi8(32)), step);
@@ -279,7 +279,7 @@ void row_iq4_xs(Bytes b, float* y, int64_t elems) {
   for (; elems > 0; elems -= 256, b += 136, y += 256) {
     const float d = f16_scale(b);
     const unsigned scales_high = load_as<unsigned short>(b + 2);
-    for (int j = 0; j < 8; ++j) {
+    for (int64_t j = 0; j < 8; ++j) {
       const unsigned low = byte_at(b, 4 + j / 2) >> (4 * (j % 2)) & 15;
       const unsigned top = scales_high >> (2 * j) & 3;
       const float step = d * static_cast<float>(static_cast<int>(low | top << 4) - 32);
@@ -305,7 +305,7 @@ void row_tq1_0(Bytes b, float* y, int64_t elems) {
   const __m256i last = _mm256_setr_epi16(1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27);
   for (; elems > 0; elems -= 256, b += 54, y += 256) {
     const float d = f16_scale(b + 52);
-    for (int k = 0; k < 5; ++k) {
+    for (int64_t k = 0; k < 5; ++k) {
       const __m256i pow3 = _mm256_set1_epi16(kPow3[k]);
       scale16(y + 32 * k, ternary16(load16(b), pow3), d);
       scale16(y + 32 * k + 16, ternary16(load16(b + 16), pow3), d);
@@ -318,10 +318,10 @@ void row_tq1_0(Bytes b, float* y, int64_t elems) {
 void row_tq2_0(Bytes b, float* y, int64_t elems) {
   for (; elems > 0; elems -= 256, b += 66, y += 256) {
     const float d = f16_scale(b + 64);
-    for (int half = 0; half < 2; ++half) {
-      for (int part = 0; part < 2; ++part) {
+    for (int64_t half = 0; half < 2; ++half) {
+      for (int64_t part = 0; part < 2; ++part) {
         const __m128i q = load16(b + 32 * half + 16 * part);
-        for (int pair = 0; pair < 4; ++pair) {
+        for (int64_t pair = 0; pair < 4; ++pair) {
           scale16(y + 128 * half + 32 * pair + 16 * part,
                   _mm_sub_epi8(field(q, 2 * pair, 3), _mm_set1_epi8(1)), d);
         }
@@ -335,7 +335,7 @@ void row_tq2_0(Bytes b, float* y, int64_t elems) {
 void row_q1_0(Bytes b, float* y, int64_t elems) {
   for (; elems > 0; elems -= 128, b += 18) {
     const float d = f16_scale(b);
-    for (int i = 0; i < 8; ++i, y += 16) {
+    for (int64_t i = 0; i < 8; ++i, y += 16) {
       // 0xFF or 0 becomes 1 or -1.
       const __m128i set = spread16(load_as<unsigned short>(b + 2 + 2 * i));
       scale16(y, _mm_sub_epi8(_mm_set1_epi8(-1), _mm_add_epi8(set, set)), d);
@@ -348,7 +348,7 @@ void row_q2_0(Bytes b, float* y, int64_t elems) {
   const __m128i source = _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
   for (; elems > 0; elems -= 64, b += 18) {
     const float d = f16_scale(b);
-    for (int i = 0; i < 4; ++i, y += 16) {
+    for (int64_t i = 0; i < 4; ++i, y += 16) {
       const __m128i word = _mm_cvtsi32_si128(load_as<int>(b + 2 + 4 * i));
       const __m128i q = _mm_shuffle_epi8(word, source);
       const __m128i codes = _mm_or_si128(

@@ -33,7 +33,8 @@ class PageRef {
   PageRef() = default;
   PageRef(const PageRef& other);
   PageRef(PageRef&& other) noexcept;
-  PageRef& operator=(PageRef other) noexcept;
+  PageRef& operator=(const PageRef& other);
+  PageRef& operator=(PageRef&& other) noexcept;
   ~PageRef();
 
   bool valid() const { return pool_ != nullptr; }
@@ -95,6 +96,8 @@ class KvSequence {
  public:
   explicit KvSequence(PagePool& pool) : pool_(&pool) {}
 
+  KvSequence(const KvSequence&) = delete;
+  KvSequence& operator=(const KvSequence&) = delete;
   KvSequence(KvSequence&&) noexcept = default;
   KvSequence& operator=(KvSequence&&) noexcept = default;
   ~KvSequence() = default;

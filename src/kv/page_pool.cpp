@@ -29,6 +29,10 @@ struct PagePool::Impl {
   std::uint64_t draws = 0;
   bool poison = false;
 
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   ~Impl() {
     if (memory != nullptr) {
       ::munmap(memory, memory_bytes);
@@ -78,10 +82,16 @@ PageRef::PageRef(PageRef&& other) noexcept
       index_(std::exchange(other.index_, -1)),
       generation_(std::exchange(other.generation_, 0)) {}
 
-PageRef& PageRef::operator=(PageRef other) noexcept {
-  std::swap(pool_, other.pool_);
-  std::swap(index_, other.index_);
-  std::swap(generation_, other.generation_);
+PageRef& PageRef::operator=(const PageRef& other) {
+  return *this = PageRef(other);
+}
+
+// The old page is released at once, not when `other` goes.
+PageRef& PageRef::operator=(PageRef&& other) noexcept {
+  PageRef taken(std::move(other));
+  std::swap(pool_, taken.pool_);
+  std::swap(index_, taken.index_);
+  std::swap(generation_, taken.generation_);
   return *this;
 }
 

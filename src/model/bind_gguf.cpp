@@ -2,6 +2,7 @@
 // tensors decide.
 #include <array>
 
+#include "base/check.h"
 #include "model/weights.h"
 
 namespace trine {
@@ -15,6 +16,7 @@ bool allowed_unused(std::string_view name) {
 
 Status bind_experts(TensorBinder& binder, const ModelConfig& config, const std::string& block,
                     LayerWeights& out) {
+  TRINE_CHECK(config.moe.has_value());
   const MoeConfig& moe = *config.moe;
   const std::int64_t embed = config.embed_dim;
   const std::int64_t ffn = moe.ffn_dim;

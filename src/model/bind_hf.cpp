@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "model/weights.h"
 
@@ -43,6 +44,7 @@ constexpr ExpertNames kPlainNames{"mlp", "gate_proj", "up_proj", "down_proj"};
 
 Status bind_experts(TensorBinder& binder, const ModelConfig& config, const std::string& layer,
                     LayerWeights& out) {
+  TRINE_CHECK(config.moe.has_value());
   const MoeConfig& moe = *config.moe;
   const std::int64_t embed = config.embed_dim;
   const std::int64_t ffn = moe.ffn_dim;

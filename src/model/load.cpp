@@ -45,7 +45,7 @@ Result<T> in_file(const std::string& file, Result<T> result) {
 }
 
 Result<ModelConfig> read_config(const std::string& path, const OpenedCheckpoint& checkpoint) {
-  if (checkpoint.kind == CheckpointKind::kGguf) {
+  if (checkpoint.gguf.has_value()) {
     return in_file(path, model_config_from_gguf(*checkpoint.gguf));
   }
   const std::filesystem::path given(path);

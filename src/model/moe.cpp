@@ -78,6 +78,7 @@ void dense_mlp(ops::Context& ctx, ops::Activation activation, const MlpWeights& 
 
 void moe_mlp(ops::Context& ctx, const ModelConfig& config, const LayerWeights& layer,
              const float* x, std::int64_t num_rows, MlpBuffers& buffers, float* out) {
+  TRINE_CHECK(config.moe.has_value());
   const MoeConfig& moe = *config.moe;
   const std::int64_t embed = config.embed_dim;
   const auto experts = static_cast<std::size_t>(moe.num_experts);

@@ -16,13 +16,13 @@ namespace trine::ops {
 namespace {
 
 // Decoded weights of one block: a part of a core's second-level cache, the rest is for x.
-constexpr std::int64_t kBlockBytes = 256 * 1024;
+constexpr std::int64_t kBlockBytes = std::int64_t{256} * 1024;
 constexpr std::int64_t kMaxBlockRows = 32;
 // A row block of the split; also the number of floats in a cache line, so that two threads do not
 // write one.
 constexpr std::int64_t kSplitGrain = 16;
 // Below this many multiplications waking the team costs more than it brings.
-constexpr std::int64_t kMinParallelWork = 32 * 1024;
+constexpr std::int64_t kMinParallelWork = std::int64_t{32} * 1024;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;

@@ -10,7 +10,7 @@ namespace trine::ops {
 namespace {
 
 // Below this many elements waking the team costs more than it brings.
-constexpr std::int64_t kMinParallelElements = 16 * 1024;
+constexpr std::int64_t kMinParallelElements = std::int64_t{16} * 1024;
 constexpr std::int64_t kElementGrain = 16;  // one cache line of floats
 
 // Calls work(begin, end) on parts of [0, total); `weight` elements stand behind each unit.

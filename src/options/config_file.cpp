@@ -143,7 +143,7 @@ Status apply_table(Settings& settings, const toml::table& root, const std::strin
       if (found == nullptr) {
         return unknown_key(place, full);
       }
-      TRINE_TRY_ASSIGN(Value value, read_node(*found, node, place + ": " + full));
+      TRINE_TRY_ASSIGN(Value value, read_node(*found, node, fmt::format("{}: {}", place, full)));
       settings.set(found->name, std::move(value), Origin::kFile, place);
     }
   }

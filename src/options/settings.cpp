@@ -129,11 +129,15 @@ bool Settings::flag(std::string_view name) const {
 }
 
 std::int64_t Settings::integer(std::string_view name) const {
-  return maybe_integer(name).value();
+  const auto held = maybe_integer(name);
+  TRINE_CHECK(held.has_value());
+  return *held;
 }
 
 double Settings::number(std::string_view name) const {
-  return maybe_number(name).value();
+  const auto held = maybe_number(name);
+  TRINE_CHECK(held.has_value());
+  return *held;
 }
 
 const std::string& Settings::text(std::string_view name) const {

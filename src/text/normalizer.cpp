@@ -180,9 +180,8 @@ class SpmNormalizer final : public Normalizer {
     bool in_word = false;
     bool prefixed = false;
     for (std::size_t pos = 0; pos < in.size();) {
-      const auto hit = map_ ? map_->longest(in.substr(pos)) : std::nullopt;
-      const std::size_t size = hit ? hit->size : code_point_at(in, pos).size;
-      for (const char c : hit ? hit->replacement : in.substr(pos, size)) {
+      const CharsMap::Hit piece = first_piece(in.substr(pos));
+      for (const char c : piece.replacement) {
         if (c == ' ') {
           in_word = false;
           if (!options_.remove_extra_whitespaces) {
@@ -200,7 +199,7 @@ class SpmNormalizer final : public Normalizer {
         }
         out.push_back(c);
       }
-      pos += size;
+      pos += piece.size;
       TRINE_TRY(check_size(out.size()));
     }
     text = std::move(out);
@@ -208,6 +207,17 @@ class SpmNormalizer final : public Normalizer {
   }
 
  private:
+  // What the map makes of the start of `rest`, or its first code point as it is.
+  CharsMap::Hit first_piece(std::string_view rest) const {
+    if (map_.has_value()) {
+      if (const auto hit = map_->longest(rest)) {
+        return *hit;
+      }
+    }
+    const std::size_t size = code_point_at(rest, 0).size;
+    return {size, rest.substr(0, size)};
+  }
+
   std::optional<CharsMap> map_;
   SpmNormalizerOptions options_;
 };

@@ -106,6 +106,8 @@ class StreamDecoder {
  public:
   StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special);
   ~StreamDecoder();
+  StreamDecoder(const StreamDecoder&) = delete;
+  StreamDecoder& operator=(const StreamDecoder&) = delete;
   StreamDecoder(StreamDecoder&&) noexcept;
   StreamDecoder& operator=(StreamDecoder&&) noexcept;
   Result<std::string> push(std::int32_t id);

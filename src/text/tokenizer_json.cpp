@@ -88,7 +88,7 @@ Result<std::vector<Entry>> read_unigram_vocab(const Json& model) {
 }
 
 // Puts the model's and the added tokens into the vocabulary.
-Status build_vocab(Reader& reader, std::vector<Entry> entries, bool byte_fallback) {
+Status build_vocab(Reader& reader, const std::vector<Entry>& entries, bool byte_fallback) {
   std::size_t limit = 0;
   if (__builtin_add_overflow(entries.size() + reader.added.size(), kMaxHoles, &limit)) {
     limit = kMaxVocab;
@@ -194,8 +194,8 @@ Status read_bpe(Reader& reader, const Json& model) {
   if (find_field(model, "unk_token") != nullptr) {
     TRINE_TRY_ASSIGN(reader.unk_piece, string_field(model, "unk_token"));
   }
-  TRINE_TRY_ASSIGN(auto entries, read_bpe_vocab(model));
-  TRINE_TRY(build_vocab(reader, std::move(entries), options.byte_fallback));
+  TRINE_TRY_ASSIGN(const auto entries, read_bpe_vocab(model));
+  TRINE_TRY(build_vocab(reader, entries, options.byte_fallback));
   if (!reader.unk_piece.empty()) {
     options.unk = reader.parts.vocab->find(reader.unk_piece);
     if (options.unk == kNoToken) {
@@ -213,14 +213,14 @@ Status read_bpe(Reader& reader, const Json& model) {
 Status read_unigram(Reader& reader, const Json& model) {
   UnigramOptions options;
   TRINE_TRY_ASSIGN(options.byte_fallback, bool_field(model, "byte_fallback", false));
-  TRINE_TRY_ASSIGN(auto entries, read_unigram_vocab(model));
+  TRINE_TRY_ASSIGN(const auto entries, read_unigram_vocab(model));
   if (find_field(model, "unk_id") != nullptr) {
     TRINE_TRY_ASSIGN(const std::int64_t unk,
                      int_field(model, "unk_id", static_cast<std::int64_t>(entries.size())));
     options.unk = static_cast<std::int32_t>(unk);
     reader.unk_piece = entries[static_cast<std::size_t>(unk)].piece;
   }
-  TRINE_TRY(build_vocab(reader, std::move(entries), options.byte_fallback));
+  TRINE_TRY(build_vocab(reader, entries, options.byte_fallback));
   TRINE_TRY_ASSIGN(reader.parts.model, make_unigram(*reader.parts.vocab, reader.scores, options));
   reader.parts.description = options.byte_fallback ? "unigram with byte fallback" : "unigram";
   return {};

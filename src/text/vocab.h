@@ -25,6 +25,7 @@ inline constexpr std::size_t kMaxAddedTokenBytes = 1024;
 class Vocab {
  public:
   Vocab() = default;
+  ~Vocab() = default;
   Vocab(const Vocab&) = delete;
   Vocab& operator=(const Vocab&) = delete;
 

@@ -52,7 +52,7 @@ class LoopState final : public Loop {
       if (name == "last") {
         return Value::of_bool(!more);
       }
-      return more ? *after_ : heap.undefined("there is no next item");
+      return after_.has_value() ? *after_ : heap.undefined("there is no next item");
     }
     if (name == "previtem") {
       return before_.has_value() ? *before_ : heap.undefined("there is no previous item");

@@ -158,6 +158,7 @@ Result<Value> filter_sort(Heap& heap, const Value& input, CallArgs& args) {
   }
   TRINE_TRY_ASSIGN(const auto order, sort_order(heap, keys, flag(a[0])));
   std::vector<Value> out;
+  out.reserve(order.size());
   for (const std::size_t i : order) {
     out.push_back(items[i]);
   }

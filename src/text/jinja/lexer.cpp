@@ -266,10 +266,8 @@ class Lexer {
     }
     std::size_t end = pos_;
     if (is_identifier_start(next_code_point(text_, end))) {
-      for (std::size_t next = end; next < text_.size(); end = next) {
-        if (!is_identifier_part(next_code_point(text_, next))) {
-          break;
-        }
+      std::size_t next = end;
+      while (next < text_.size() && is_identifier_part(next_code_point(text_, next))) {
         end = next;
       }
       push(TokenType::kName, std::string(text_.substr(pos_, end - pos_)));

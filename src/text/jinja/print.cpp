@@ -313,6 +313,7 @@ Status json_dict(Heap& heap, StrBuilder& out, const Dict& dict, const JsonStyle&
     return {};
   }
   std::vector<Value> keys;
+  keys.reserve(dict.items.size());
   for (const auto& [key, value] : dict.items) {
     keys.push_back(key);
   }
