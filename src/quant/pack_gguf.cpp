@@ -97,7 +97,8 @@ void fill_q2_k(const std::uint8_t* in, std::size_t, PackTile& tile, std::size_t 
     tile.sub_min[row][s] = byte(in[s] >> 4);
   }
   for (std::size_t i = 0; i < 256; ++i) {
-    tile.codes[row][i] = byte(in[16 + 32 * (i / 128) + i % 32] >> (2 * (i / 32 % 4)) & 3u);
+    const unsigned four = in[16 + 32 * (i / 128) + i % 32];
+    tile.codes[row][i] = byte(four >> (2 * (i / 32 % 4)) & 3u);
   }
 }
 
