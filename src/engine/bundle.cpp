@@ -61,11 +61,13 @@ void ModelText::set_tokenizer(Result<std::shared_ptr<const text::Tokenizer>> tok
     return;
   }
   tokenizer_ = *std::move(tokenizer);
-  if (bos_token_.empty() && tokenizer_->bos().has_value()) {
-    bos_token_ = tokenizer_->piece(*tokenizer_->bos());
+  const auto bos = tokenizer_->bos();
+  if (bos_token_.empty() && bos.has_value()) {
+    bos_token_ = tokenizer_->piece(*bos);
   }
-  if (eos_token_.empty() && tokenizer_->eos().has_value()) {
-    eos_token_ = tokenizer_->piece(*tokenizer_->eos());
+  const auto eos = tokenizer_->eos();
+  if (eos_token_.empty() && eos.has_value()) {
+    eos_token_ = tokenizer_->piece(*eos);
   }
 }
 
@@ -117,6 +119,7 @@ Result<std::shared_ptr<const text::ChatTemplate>> ModelText::chat_template(bool 
 
 std::vector<std::string> ModelText::template_names() const {
   std::vector<std::string> names;
+  names.reserve(templates_.size());
   for (const Template& t : templates_) {
     names.push_back(t.name);
   }

@@ -90,6 +90,7 @@ Status Engine::Impl::run_forward() {
          .parents = {},
          .logits = item.wants_logits ? Span::Logits::kLast : Span::Logits::kNone});
   }
+  TRINE_CHECK(context.has_value());
   return model->forward(*context, spans, *workspace, logits);
 }
 
@@ -104,6 +105,7 @@ void Engine::Impl::draw_one(const Request& request, std::size_t request_idx,
   draw.token = -1;
   draw.error.reset();
   const Answer& answer = request.answers[static_cast<std::size_t>(answer_idx)];
+  TRINE_CHECK(request.pipeline.has_value());
   const Result<std::int32_t> token =
       sampling::sample(*request.pipeline, row, answer.history, answer.seed, scratch);
   if (!token.has_value()) {

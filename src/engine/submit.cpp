@@ -197,8 +197,9 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
     request->stop_ids.insert(request->stop_ids.end(), eos_ids.begin(), eos_ids.end());
   }
   std::sort(request->stop_ids.begin(), request->stop_ids.end());
-  TRINE_TRY_ASSIGN(request->pipeline, sampling::LogitsPipeline::create(params.sampling, vocab_size,
-                                                                       request->stop_ids));
+  TRINE_TRY_ASSIGN(
+      sampling::LogitsPipeline pipeline,
+      sampling::LogitsPipeline::create(params.sampling, vocab_size, request->stop_ids));
   const auto prompt_tokens = static_cast<std::int32_t>(params.prompt.size());
   request->max_tokens = params.max_tokens.value_or(options.context_tokens - prompt_tokens);
   // Whole pages of the prompt are shared, the rest belongs to each answer.
@@ -222,8 +223,7 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
   for (std::int32_t i = 0; i < params.n; ++i) {
     Answer& answer = request->answers.emplace_back(*pool);
     answer.seed = seed + static_cast<std::uint64_t>(i);
-    answer.history.reset(params.prompt, vocab_size, request->pipeline->needs_counts(),
-                         request->max_tokens);
+    answer.history.reset(params.prompt, vocab_size, pipeline.needs_counts(), request->max_tokens);
     answer.stops = StopMatcher(params.stop, params.include_stop);
     if (tokenizer != nullptr) {
       answer.decoder.emplace(tokenizer, params.skip_special);
@@ -232,6 +232,7 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
       (void)answer.decoder->push(params.prompt.back());
     }
   }
+  request->pipeline = std::move(pipeline);
   request->answers.front().kv.reserve_table(prompt_tokens + request->max_tokens);
   request->num_unfinished = params.n;
   request->stats = {.seed = seed,

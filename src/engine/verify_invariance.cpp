@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -90,7 +91,7 @@ class Run {
     context_ = std::make_unique<ops::Context>(*team_);
     std::int64_t tokens = 0;
     for (const auto& prompt : prompts_.tokens) {
-      tokens += static_cast<std::int64_t>(prompt.size()) + 2 * kPageTokens;
+      tokens += static_cast<std::int64_t>(prompt.size()) + std::int64_t{2} * kPageTokens;
     }
     const auto pages = static_cast<std::int32_t>(4 * (tokens / kPageTokens + 1));
     TRINE_TRY_ASSIGN(pool_, PagePool::create(model_.kv_geometry(kv_dtype), pages));
@@ -157,7 +158,7 @@ class Run {
         std::swap(open_[i],
                   open_[static_cast<std::size_t>(dice_.below(static_cast<std::int32_t>(i) + 1))]);
       }
-      num_chosen = static_cast<std::size_t>(1 + dice_.below(static_cast<std::int32_t>(num_open)));
+      num_chosen = 1 + static_cast<std::size_t>(dice_.below(static_cast<std::int32_t>(num_open)));
     }
     for (std::size_t i = 0; i < num_chosen; ++i) {
       add_part(open_[i]);
@@ -336,9 +337,10 @@ std::int32_t smallest_window(const ModelConfig& config) {
 Prompts make_prompts(const ModelConfig& config, const InvarianceOptions& options) {
   Dice dice(options.seed ^ 0x70726f6d707473u);
   const auto made = [&](std::int32_t length) {
-    std::vector<std::int32_t> prompt;
-    for (std::int32_t i = 0; i < std::min(length, config.context_length); ++i) {
-      prompt.push_back(dice.below(config.vocab_size));
+    std::vector<std::int32_t> prompt(
+        static_cast<std::size_t>(std::min(length, config.context_length)));
+    for (std::int32_t& token : prompt) {
+      token = dice.below(config.vocab_size);
     }
     return prompt;
   };
@@ -366,7 +368,7 @@ std::optional<InvarianceDifference> compare(std::span<const float> expected,
   }
   InvarianceDifference out;
   for (std::size_t i = expected.size(); i-- > 0;) {
-    if (std::memcmp(&expected[i], &got[i], sizeof(float)) != 0) {
+    if (std::bit_cast<std::uint32_t>(expected[i]) != std::bit_cast<std::uint32_t>(got[i])) {
       ++out.num_different;
       out.token = static_cast<std::int32_t>(i);
       out.expected = expected[i];

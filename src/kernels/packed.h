@@ -24,7 +24,8 @@ inline constexpr std::int64_t kPackedBlockRows = 32;   // output rows that are s
 inline constexpr std::int64_t kPackedChunk = 32;       // columns whose codes are stored together
 inline constexpr std::int64_t kPackedSuper = 256;      // columns under one super scale
 inline constexpr std::int64_t kMaxPackedCols = 65536;  // int32 sums hold 255 * 127 * K up to here
-inline constexpr std::int64_t kPackedScratchBytes = 128 * 1024;  // of each thread that multiplies
+inline constexpr std::int64_t kPackedScratchBytes =
+    std::int64_t{128} * 1024;  // of each thread that multiplies
 
 // How a code is stored and which integer it stands for. kU*: the unsigned code of that many bits.
 enum class CodeKind : std::uint8_t { kU2, kU3, kU4, kU5, kU6, kU8, kIq4Nl, kE2M1 };

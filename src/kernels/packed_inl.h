@@ -29,7 +29,7 @@ constexpr std::int64_t kFewRows = 16;
 constexpr std::int64_t kFewRowsPanel = 128;
 constexpr std::int64_t kPanel = 512;
 // Activation codes of a pass, a part of the second-level cache, and rows of it.
-constexpr std::int64_t kPassBytes = 512 * 1024;
+constexpr std::int64_t kPassBytes = std::int64_t{512} * 1024;
 constexpr std::int64_t kPassRows = 256;
 constexpr std::int64_t kPassTiles = (kPassRows + kTileRows - 1) / kTileRows;
 // Sums of a tile, 32 of each row. Tiles 4096 bytes apart would look alike to the core's check of
@@ -73,21 +73,21 @@ TRINE_DOT_INLINE void decode_chunk(const std::uint8_t* p, [[maybe_unused]] std::
     prefetch(p + kPrefetchBytes + line);
   }
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     B codes[8];
     unpack<kCodes>(p + strip_of(v) * kStrip + offset_in_strip(v), codes);
     std::uint8_t* const strip = to + strip_of(v) * half_stride + offset_in_strip(v);
 #pragma GCC unroll 8
-    for (unsigned q = 0; q < 8; ++q) {
+    for (std::int64_t q = 0; q < 8; ++q) {
       bstore(strip + 64 * q, decoded(codes[q], zero_point));
     }
   }
 }
 
-TRINE_DOT_INLINE void store_scales(const Header& header, unsigned part, bool has_min,
+TRINE_DOT_INLINE void store_scales(const Header& header, std::int64_t part, bool has_min,
                                    float* scales) {
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     fstore(scales + kVectorRows * v, header.scale[part][v]);
     if (has_min) {
       fstore(scales + 32 + kVectorRows * v, header.min[part][v]);
@@ -124,7 +124,7 @@ TRINE_DOT_INLINE std::int64_t decode_panel(const Shape& s, std::int64_t panel, B
     if (s.group < kPackedChunk) {  // two groups in a chunk: the first and the last four quads
       decode_chunk<kCodes>(reader.p, s.zero_point, codes, 512);
       reader.p += 2 * kStrip;
-      for (unsigned part = 0; part < 2; ++part, ++count) {
+      for (std::int64_t part = 0; part < 2; ++part, ++count) {
         float* const at = scales + 64 * part;
         store_scales(reader.header, part, s.has_min, at);
         scratch.segments[count] = {codes + 256 * part,
@@ -194,7 +194,7 @@ TRINE_DOT_INLINE std::int64_t first_row(std::int64_t num_rows, std::int64_t tile
 TRINE_DOT_INLINE void write_row(const float* acc, const float* bias, std::int64_t count, float* y) {
   if (count == kPackedBlockRows) {
 #pragma GCC unroll 4
-    for (unsigned v = 0; v < kVectors; ++v) {
+    for (std::int64_t v = 0; v < kVectors; ++v) {
       const F sum = fload(acc + kVectorRows * v);
       fstore(y + kVectorRows * v, bias == nullptr ? sum : fadd(sum, fload(bias + kVectorRows * v)));
     }

@@ -24,11 +24,11 @@ TRINE_DOT_INLINE const std::uint8_t* dot_chunks(const std::uint8_t* p, std::int6
       prefetch(p + kPrefetchBytes + line);
     }
 #pragma GCC unroll 4
-    for (unsigned v = 0; v < kVectors; ++v) {
+    for (std::int64_t v = 0; v < kVectors; ++v) {
       B codes[8];
       unpack<kCodes>(p + strip_of(v) * kStrip + offset_in_strip(v), codes);
 #pragma GCC unroll 8
-      for (unsigned q = 0; q < 8; ++q) {
+      for (std::int64_t q = 0; q < 8; ++q) {
         sums[v] = ddot(sums[v], codes[q], xload(x + 4 * q));
       }
     }
@@ -38,11 +38,11 @@ TRINE_DOT_INLINE const std::uint8_t* dot_chunks(const std::uint8_t* p, std::int6
   return p;
 }
 
-TRINE_DOT_INLINE void add_group(const Header& header, unsigned part, bool has_min,
+TRINE_DOT_INLINE void add_group(const Header& header, std::int64_t part, bool has_min,
                                 const D sums[kVectors], float scale, float scaled_sum,
                                 F acc[kVectors]) {
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     acc[v] = ffma(fconvert(sums[v]), fmul(header.scale[part][v], fset(scale)), acc[v]);
     if (has_min) {
       acc[v] = ffma(header.min[part][v], fset(scaled_sum), acc[v]);
@@ -60,11 +60,11 @@ TRINE_DOT_INLINE const std::uint8_t* dot_half_chunks(const std::uint8_t* p, cons
     prefetch(p + kPrefetchBytes + line);
   }
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     B codes[8];
     unpack<kCodes>(p + strip_of(v) * kStrip + offset_in_strip(v), codes);
 #pragma GCC unroll 4
-    for (unsigned q = 0; q < 4; ++q) {
+    for (std::int64_t q = 0; q < 4; ++q) {
       first[v] = ddot(first[v], codes[q], xload(x + 4 * q));
       second[v] = ddot(second[v], codes[q + 4], xload(x + 16 + 4 * q));
     }
@@ -78,7 +78,7 @@ void multiply_row(const PackedMatrix& w, const PackedRows& x, const std::uint8_t
   Header header{};
   F acc[kVectors];
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     acc[v] = fset(0.0f);
   }
   std::int64_t group_idx = 0;
@@ -91,7 +91,7 @@ void multiply_row(const PackedMatrix& w, const PackedRows& x, const std::uint8_t
     if (s.group < kPackedChunk) {
       D sums[2][kVectors];
 #pragma GCC unroll 4
-      for (unsigned v = 0; v < kVectors; ++v) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
         sums[0][v] = dset(-s.zero_point * x.sums[group_idx]);
         sums[1][v] = dset(-s.zero_point * x.sums[group_idx + 1]);
       }
@@ -103,11 +103,11 @@ void multiply_row(const PackedMatrix& w, const PackedRows& x, const std::uint8_t
       col = unit_end;
       continue;
     }
-    for (unsigned part = 0; col < unit_end; ++part, ++group_idx) {
+    for (std::int64_t part = 0; col < unit_end; ++part, ++group_idx) {
       const std::int64_t end = col + s.group < unit_end ? col + s.group : unit_end;
       D sums[kVectors];
 #pragma GCC unroll 4
-      for (unsigned v = 0; v < kVectors; ++v) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
         sums[v] = dset(-s.zero_point * x.sums[group_idx]);
       }
       p = dot_chunks<kCodes>(p, (end - col) / kPackedChunk, x.codes + col, sums);
@@ -116,7 +116,7 @@ void multiply_row(const PackedMatrix& w, const PackedRows& x, const std::uint8_t
     }
   }
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     fstore(out + kVectorRows * v, acc[v]);
   }
 }

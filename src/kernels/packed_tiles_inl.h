@@ -13,11 +13,11 @@ TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const Pa
                                 std::int64_t row0, float* acc, std::int32_t* dots) {
   D sums[NX][kVectors];
 #pragma GCC unroll 16
-  for (unsigned m = 0; m < NX; ++m) {
+  for (std::int64_t m = 0; m < NX; ++m) {
     const std::int32_t start =
         -s.zero_point * x.sums[(row0 + m) * x.sum_stride + segment.group_idx];
 #pragma GCC unroll 4
-    for (unsigned v = 0; v < kVectors; ++v) {
+    for (std::int64_t v = 0; v < kVectors; ++v) {
       sums[m][v] = segment.first ? dset(start) : dload(dots + 32 * m + kVectorRows * v);
     }
   }
@@ -30,28 +30,28 @@ TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const Pa
   for (std::int64_t at = 0; at < end; at += 64) {
     B weights[kVectors];
 #pragma GCC unroll 4
-    for (unsigned v = 0; v < kVectors; ++v) {
+    for (std::int64_t v = 0; v < kVectors; ++v) {
       weights[v] =
           bload(weight_codes + strip_of(v) * segment.half_stride + offset_in_strip(v) + at);
     }
     const std::int8_t* row = codes + at / 16;
 #pragma GCC unroll 16
-    for (unsigned m = 0; m < NX; ++m) {
+    for (std::int64_t m = 0; m < NX; ++m) {
       if (m > 0 && m % 3 == 0) {
         row += 3 * stride;
       }
       const X four = xload(row + stride * (m % 3));
 #pragma GCC unroll 4
-      for (unsigned v = 0; v < kVectors; ++v) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
         sums[m][v] = ddot(sums[m][v], weights[v], four);
       }
     }
   }
   if (!segment.last) {
 #pragma GCC unroll 16
-    for (unsigned m = 0; m < NX; ++m) {
+    for (std::int64_t m = 0; m < NX; ++m) {
 #pragma GCC unroll 4
-      for (unsigned v = 0; v < kVectors; ++v) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
         dstore(dots + 32 * m + kVectorRows * v, sums[m][v]);
       }
     }
@@ -59,10 +59,10 @@ TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const Pa
   }
   const std::int64_t activation_group = segment.group_idx >> s.activation_shift;
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     const F scale = fload(segment.scale + kVectorRows * v);
 #pragma GCC unroll 16
-    for (unsigned m = 0; m < NX; ++m) {
+    for (std::int64_t m = 0; m < NX; ++m) {
       float* const at = acc + 32 * m + kVectorRows * v;
       const F x_scale = fset(x.scales[(row0 + m) * x.group_stride + activation_group]);
       F sum = ffma(fconvert(sums[m][v]), fmul(scale, x_scale), fload(at));

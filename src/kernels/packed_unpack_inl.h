@@ -21,17 +21,17 @@ alignas(16) constexpr std::uint8_t kE2M1Codes[16] = {16, 17, 18, 19, 20, 22, 24,
 // ---- codes
 
 // Where vector `v` of a block lies in 64 bytes of a strip of 16 rows.
-TRINE_DOT_INLINE std::int64_t strip_of(unsigned v) {
+TRINE_DOT_INLINE std::int64_t strip_of(std::int64_t v) {
   return v * kVectorRows / 16;
 }
 
-TRINE_DOT_INLINE std::int64_t offset_in_strip(unsigned v) {
+TRINE_DOT_INLINE std::int64_t offset_in_strip(std::int64_t v) {
   return v * kVectorRows % 16 * 4;
 }
 
 TRINE_DOT_INLINE void unpack_nibbles(const std::uint8_t* p, B out[8]) {
 #pragma GCC unroll 4
-  for (unsigned i = 0; i < 4; ++i) {
+  for (std::int64_t i = 0; i < 4; ++i) {
     const B both = bload(p + 64 * i);
     out[i] = bfield<0>(both, 15);
     out[i + 4] = bfield<4>(both, 15);
@@ -41,7 +41,7 @@ TRINE_DOT_INLINE void unpack_nibbles(const std::uint8_t* p, B out[8]) {
 template <int kTo>
 TRINE_DOT_INLINE void unpack_crumbs(const std::uint8_t* p, B out[8]) {
 #pragma GCC unroll 2
-  for (unsigned i = 0; i < 2; ++i) {
+  for (std::int64_t i = 0; i < 2; ++i) {
     const B four = bload(p + 64 * i);
     out[i] = bfield<0 - kTo>(four, 3 << kTo);
     out[i + 2] = bfield<2 - kTo>(four, 3 << kTo);
@@ -66,7 +66,7 @@ TRINE_DOT_INLINE void add_bits(const std::uint8_t* p, B out[8]) {
 
 TRINE_DOT_INLINE void lookup_all(const std::uint8_t* table, B out[8]) {
 #pragma GCC unroll 8
-  for (unsigned i = 0; i < 8; ++i) {
+  for (std::int64_t i = 0; i < 8; ++i) {
     out[i] = blookup(table, out[i]);
   }
 }
@@ -77,7 +77,7 @@ template <CodeKind kCodes>
 TRINE_DOT_INLINE void unpack(const std::uint8_t* p, B out[8]) {
   if constexpr (kCodes == CodeKind::kU8) {
 #pragma GCC unroll 8
-    for (unsigned i = 0; i < 8; ++i) {
+    for (std::int64_t i = 0; i < 8; ++i) {
       out[i] = bload(p + 64 * i);
     }
   } else if constexpr (kCodes == CodeKind::kU2 || kCodes == CodeKind::kU3) {
@@ -93,7 +93,7 @@ TRINE_DOT_INLINE void unpack(const std::uint8_t* p, B out[8]) {
       B high[8];
       unpack_crumbs<4>(p + 256, high);
 #pragma GCC unroll 8
-      for (unsigned i = 0; i < 8; ++i) {
+      for (std::int64_t i = 0; i < 8; ++i) {
         out[i] = bor(out[i], high[i]);
       }
     } else if constexpr (kCodes == CodeKind::kIq4Nl) {
@@ -127,7 +127,7 @@ struct Header {
 TRINE_DOT_INLINE const std::uint8_t* read_super(ScaleKind kind, const std::uint8_t* p,
                                                 Header& header) {
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
+  for (std::int64_t v = 0; v < kVectors; ++v) {
     header.super[v] = fload_f16(p + 2 * kVectorRows * v);
     if (kind == ScaleKind::kSuperU8Min) {
       header.super_min[v] = fneg(fload_f16(p + 64 + 2 * kVectorRows * v));
@@ -139,8 +139,8 @@ TRINE_DOT_INLINE const std::uint8_t* read_super(ScaleKind kind, const std::uint8
 TRINE_DOT_INLINE const std::uint8_t* read_header(ScaleKind kind, const std::uint8_t* p,
                                                  Header& header) {
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < kVectors; ++v) {
-    const unsigned row = kVectorRows * v;
+  for (std::int64_t v = 0; v < kVectors; ++v) {
+    const std::int64_t row = kVectorRows * v;
     switch (kind) {
       case ScaleKind::kF16:
         header.scale[0][v] = fload_f16(p + 2 * row);

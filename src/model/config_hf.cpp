@@ -15,6 +15,11 @@ std::vector<float> to_floats(const std::vector<double>& values) {
   return out;
 }
 
+// The reader's limits keep every value inside 32 bits.
+std::int32_t narrow(std::int64_t value) {
+  return static_cast<std::int32_t>(value);
+}
+
 RopeConfig rope_from_hf(const HfRope& hf, std::int64_t head_dim) {
   RopeConfig rope;
   rope.base = hf.theta;
@@ -61,6 +66,17 @@ ops::Activation activation_of(const std::string& name) {
   return name == "gelu" ? ops::Activation::kGeluErf : ops::Activation::kGeluTanh;
 }
 
+std::vector<LayerConfig> layers_from_hf(const HfConfig& hf, bool two_ropes) {
+  TRINE_CHECK(hf.sliding.size() == static_cast<std::size_t>(hf.num_layers));
+  std::vector<LayerConfig> layers(hf.sliding.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    layers[i].window = hf.sliding[i] ? narrow(hf.sliding_window) : 0;
+    layers[i].rope_idx = hf.sliding[i] && two_ropes ? 1 : 0;
+    layers[i].moe = hf.num_experts > 0 && hf.moe_layer[i];
+  }
+  return layers;
+}
+
 }  // namespace
 
 double yarn_attention_factor(double factor, double m) {
@@ -68,8 +84,6 @@ double yarn_attention_factor(double factor, double m) {
 }
 
 Result<ModelConfig> model_config_from_hf(const HfConfig& hf) {
-  // The reader's limits keep every value inside 32 bits.
-  const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   ModelConfig config;
   const std::string& type = hf.model_type;
   const bool gemma = type == "gemma3_text";
@@ -108,18 +122,10 @@ Result<ModelConfig> model_config_from_hf(const HfConfig& hf) {
     config.moe = MoeConfig{narrow(hf.num_experts), narrow(hf.experts_per_token),
                            narrow(hf.moe_intermediate_size), hf.norm_topk_prob};
   }
-  TRINE_CHECK(hf.sliding.size() == static_cast<std::size_t>(hf.num_layers));
-  for (std::size_t i = 0; i < hf.sliding.size(); ++i) {
-    LayerConfig layer;
-    layer.window = hf.sliding[i] ? narrow(hf.sliding_window) : 0;
-    layer.rope_idx = hf.sliding[i] && two_ropes ? 1 : 0;
-    layer.moe = hf.num_experts > 0 && hf.moe_layer[i];
-    config.layers.push_back(layer);
-  }
+  config.layers = layers_from_hf(hf, two_ropes);
   config.bos_id = narrow(hf.bos_token_id);
-  for (const std::int64_t id : hf.eos_token_ids) {
-    config.eos_ids.push_back(narrow(id));
-  }
+  config.eos_ids.resize(hf.eos_token_ids.size());
+  std::transform(hf.eos_token_ids.begin(), hf.eos_token_ids.end(), config.eos_ids.begin(), narrow);
   return config;
 }
 

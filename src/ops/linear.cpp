@@ -43,7 +43,7 @@ bool usable_in_place(const WeightView& w) {
 
 // Weight bytes that a member takes at a time: enough for the memory system to stream, few enough
 // that a slow member does not hold up the others.
-constexpr std::int64_t kGrabBytes = 128 * 1024;
+constexpr std::int64_t kGrabBytes = std::int64_t{128} * 1024;
 
 // In the file's form, in float32.
 void linear_f32(Context& ctx, const LinearInput& input, const LinearTask& task) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kCacheLine = 64;
 // Below this many values waking the team costs more than it brings.
-constexpr std::int64_t kMinParallelValues = 32 * 1024;
+constexpr std::int64_t kMinParallelValues = std::int64_t{32} * 1024;
 
 template <typename T>
 void grow(std::vector<T>& buffer, std::int64_t count) {

@@ -341,7 +341,7 @@ NormalizerPtr make_normalizer_sequence(std::vector<NormalizerPtr> steps) {
   return std::make_shared<const Sequence>(std::move(steps));
 }
 
-Result<NormalizerPtr> make_spm_normalizer(std::string charsmap,
+Result<NormalizerPtr> make_spm_normalizer(std::string_view charsmap,
                                           const SpmNormalizerOptions& options) {
   std::optional<CharsMap> map;
   if (!charsmap.empty()) {

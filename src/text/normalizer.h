@@ -41,7 +41,7 @@ struct SpmNormalizerOptions {
 };
 
 // Errors: corrupt_data for a damaged map. An empty map changes no characters.
-Result<NormalizerPtr> make_spm_normalizer(std::string charsmap,
+Result<NormalizerPtr> make_spm_normalizer(std::string_view charsmap,
                                           const SpmNormalizerOptions& options);
 
 }  // namespace trine::text

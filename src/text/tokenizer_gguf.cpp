@@ -149,8 +149,7 @@ Status build_unigram(GgufTokenizerData& data, TokenizerParts& parts) {
   SpmNormalizerOptions options;
   options.add_space_prefix = data.add_space_prefix.value_or(true);
   options.remove_extra_whitespaces = data.remove_extra_whitespaces.value_or(false);
-  TRINE_TRY_ASSIGN(parts.normalizer,
-                   make_spm_normalizer(std::move(data.precompiled_charsmap), options));
+  TRINE_TRY_ASSIGN(parts.normalizer, make_spm_normalizer(data.precompiled_charsmap, options));
   std::vector<double> scores;
   scores.reserve(data.scores.size());
   for (std::size_t i = 0; i < data.scores.size(); ++i) {

@@ -97,14 +97,15 @@ TRINE_DOT_INLINE void multiply_columns(const Segment& segment, std::int64_t at, 
   }
 }
 
-constexpr std::int64_t kDotsStride = 32 * 4;
+constexpr std::int64_t kDotsStride = std::int64_t{32} * 4;
+constexpr std::int64_t kSecondRows = std::int64_t{16} * 32;  // where the lower two tiles start
 
 TRINE_DOT_INLINE void store_tiles(std::int32_t* dots, bool two) {
   _tile_stored(0, dots, kDotsStride);
   _tile_stored(1, dots + 16, kDotsStride);
   if (two) {
-    _tile_stored(2, dots + 16 * 32, kDotsStride);
-    _tile_stored(3, dots + 16 * 32 + 16, kDotsStride);
+    _tile_stored(2, dots + kSecondRows, kDotsStride);
+    _tile_stored(3, dots + kSecondRows + 16, kDotsStride);
   }
 }
 
@@ -112,8 +113,8 @@ TRINE_DOT_INLINE void load_tiles(const std::int32_t* dots, bool two) {
   _tile_loadd(0, dots, kDotsStride);
   _tile_loadd(1, dots + 16, kDotsStride);
   if (two) {
-    _tile_loadd(2, dots + 16 * 32, kDotsStride);
-    _tile_loadd(3, dots + 16 * 32 + 16, kDotsStride);
+    _tile_loadd(2, dots + kSecondRows, kDotsStride);
+    _tile_loadd(3, dots + kSecondRows + 16, kDotsStride);
   }
 }
 

@@ -63,7 +63,7 @@ TRINE_DOT_INLINE void dstore(std::int32_t* p, D a) {
 using X = __m256i;
 
 TRINE_DOT_INLINE X xload(const std::int8_t* p) {
-  std::int32_t four;
+  std::int32_t four = 0;
   __builtin_memcpy(&four, p, sizeof four);
   return _mm256_set1_epi32(four);
 }
@@ -79,7 +79,7 @@ struct X {
 };
 
 TRINE_DOT_INLINE X xload(const std::int8_t* p) {
-  std::int32_t four;
+  std::int32_t four = 0;
   __builtin_memcpy(&four, p, sizeof four);
   const __m256i all = _mm256_set1_epi32(four);
   return {_mm256_srai_epi16(_mm256_slli_epi16(all, 8), 8), _mm256_srai_epi16(all, 8)};

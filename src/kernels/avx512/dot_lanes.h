@@ -63,7 +63,7 @@ TRINE_DOT_INLINE void dstore(std::int32_t* p, D a) {
 using X = __m512i;
 
 TRINE_DOT_INLINE X xload(const std::int8_t* p) {
-  std::int32_t four;
+  std::int32_t four = 0;
   __builtin_memcpy(&four, p, sizeof four);
   return _mm512_set1_epi32(four);
 }
@@ -80,7 +80,7 @@ struct X {
 };
 
 TRINE_DOT_INLINE X xload(const std::int8_t* p) {
-  std::int32_t four;
+  std::int32_t four = 0;
   __builtin_memcpy(&four, p, sizeof four);
   const __m512i all = _mm512_set1_epi32(four);
   return {_mm512_srai_epi16(_mm512_slli_epi16(all, 8), 8), _mm512_srai_epi16(all, 8)};

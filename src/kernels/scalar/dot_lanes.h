@@ -49,8 +49,12 @@ TRINE_DOT_INLINE void bstore(std::uint8_t* p, const B& a) {
 template <int kShift>
 TRINE_DOT_INLINE B bfield(B a, int mask) {
   for (std::uint8_t& byte : a.v) {
-    const int shifted =
-        kShift >= 0 ? byte >> (kShift >= 0 ? kShift : 0) : byte << (kShift < 0 ? -kShift : 0);
+    int shifted = byte;
+    if constexpr (kShift > 0) {
+      shifted >>= kShift;
+    } else {
+      shifted <<= -kShift;
+    }
     byte = static_cast<std::uint8_t>(shifted & mask);
   }
   return a;
@@ -123,8 +127,8 @@ TRINE_DOT_INLINE void fstore(float* p, F a) {
 
 TRINE_DOT_INLINE F fload_f16(const std::uint8_t* p) {
   F out;
-  for (unsigned i = 0; i < kVectorRows; ++i) {
-    std::uint16_t half;
+  for (std::int64_t i = 0; i < kVectorRows; ++i) {
+    std::uint16_t half = 0;
     __builtin_memcpy(&half, p + 2 * i, sizeof half);
     out.v[i] = f16_to_f32(half);
   }
@@ -165,7 +169,7 @@ TRINE_DOT_INLINE F ffma(F a, F b, F c) {
 
 TRINE_DOT_INLINE void store_codes(std::int8_t* p, V shifted) {
   for (unsigned i = 0; i < 16; ++i) {
-    std::uint32_t bits;
+    std::uint32_t bits = 0;
     __builtin_memcpy(&bits, &shifted.v[i], sizeof bits);
     p[i] = static_cast<std::int8_t>(bits & 255u);
   }
