@@ -128,9 +128,9 @@ TRINE_DOT_INLINE const std::uint8_t* read_super(ScaleKind kind, const std::uint8
                                                 Header& header) {
 #pragma GCC unroll 4
   for (std::int64_t v = 0; v < kVectors; ++v) {
-    header.super[v] = fload_f16(p + 2 * kVectorRows * v);
+    header.super[v] = fload_f16(p + 2 * (kVectorRows * v));
     if (kind == ScaleKind::kSuperU8Min) {
-      header.super_min[v] = fneg(fload_f16(p + 64 + 2 * kVectorRows * v));
+      header.super_min[v] = fneg(fload_f16(p + 64 + 2 * (kVectorRows * v)));
     }
   }
   return p + packed_super_bytes(kind);

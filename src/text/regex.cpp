@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 
 #include <pcre2.h>
 
@@ -335,23 +334,23 @@ class Search {
     return true;
   }
 
-  // The first match from `pos` on; nullopt when there is none.
-  Result<std::optional<Match>> next(std::size_t pos) {
+  // The first match from `pos` on goes to `match`; false when there is none.
+  Result<bool> next(std::size_t pos, Match& match) {
     while (true) {
       const std::size_t end = window_end(pos, kWindow);
       const int rc = run(free_, pos, end, kCheapSteps);
       if (rc == PCRE2_ERROR_NOMATCH) {
         if (end == text_.size()) {
-          return std::nullopt;
+          return false;
         }
         pos = end;
         continue;
       }
       std::size_t start = pos;
       if (rc >= 0 || rc == PCRE2_ERROR_PARTIAL) {
-        const Match match = found();
+        match = found();
         if (rc >= 0 && (match.end < end || end == text_.size())) {
-          return match;
+          return true;
         }
         start = match.begin;  // it would look beyond the window
       } else if (rc == PCRE2_ERROR_MATCHLIMIT) {
@@ -359,9 +358,9 @@ class Search {
       } else {
         return gave_up(pos, rc);
       }
-      TRINE_TRY_ASSIGN(const std::optional<Match> match, one_attempt(start));
-      if (match.has_value() || start >= text_.size()) {
-        return match;
+      TRINE_TRY_ASSIGN(const bool matches, one_attempt(start, match));
+      if (matches || start >= text_.size()) {
+        return matches;
       }
       pos = after(start);
     }
@@ -411,7 +410,7 @@ class Search {
   }
 
   // The attempt at `pos` alone, with as much window and as many steps as it needs.
-  Result<std::optional<Match>> one_attempt(std::size_t pos) {
+  Result<bool> one_attempt(std::size_t pos, Match& match) {
     const std::uint64_t most_steps =
         std::min(kMatchLimitMax, kMatchLimitBase + kMatchLimitPerByte * text_.size());
     std::uint64_t steps = kCheapSteps;
@@ -428,7 +427,7 @@ class Search {
       budget_ -= cost;
       const int rc = run(anchored_, pos, end, static_cast<std::uint32_t>(steps));
       if (rc == PCRE2_ERROR_NOMATCH) {
-        return std::nullopt;
+        return false;
       }
       if (rc == PCRE2_ERROR_MATCHLIMIT && steps < most_steps) {
         steps = std::min(2 * steps, most_steps);
@@ -436,7 +435,8 @@ class Search {
                  (rc >= 0 && end < text_.size() && found().end >= end)) {
         window *= 2;
       } else if (rc >= 0) {
-        return found();
+        match = found();
+        return true;
       } else {
         return gave_up(pos, rc);
       }
@@ -470,17 +470,18 @@ class PcreRegex final : public Regex {
     }
     std::size_t pos = 0;
     while (pos <= text.size()) {
-      TRINE_TRY_ASSIGN(const std::optional<Match> match, search.next(pos));
-      if (!match.has_value()) {
+      Match match;
+      TRINE_TRY_ASSIGN(const bool matches, search.next(pos, match));
+      if (!matches) {
         break;
       }
-      if (match->end < match->begin || match->begin < pos) {
+      if (match.end < match.begin || match.begin < pos) {
         return fail(ErrorCode::kUnsupported,
                     "the tokenizer's pattern moves the start of its match");
       }
-      out.push_back(*match);
-      pos = match->end;
-      if (match->begin == match->end) {  // an empty match: go on behind the next character
+      out.push_back(match);
+      pos = match.end;
+      if (match.begin == match.end) {  // an empty match: go on behind the next character
         ++pos;
         while (pos < text.size() && (static_cast<unsigned char>(text[pos]) & 0xc0U) == 0x80U) {
           ++pos;
