@@ -108,6 +108,6 @@ function(trine_fuzz name)
   set(corpus ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
   add_test(NAME ${name}
     COMMAND ${CMAKE_SOURCE_DIR}/tools/run_fuzzer.sh $<TARGET_FILE:${name}> ${corpus}
-            ${CMAKE_BINARY_DIR}/fuzz-work/${name} 10 ${ARG_OPTIONS})
+            ${CMAKE_BINARY_DIR}/fuzz-work/${name} 10 -seed=1 ${ARG_OPTIONS})
   set_tests_properties(${name} PROPERTIES LABELS "fuzz" TIMEOUT 120)
 endfunction()

@@ -9,6 +9,7 @@
 #include "apps/trine/command.h"
 #include "apps/trine/describe.h"
 #include "apps/trine/models.h"
+#include "base/printable.h"
 #include "hub/reference.h"
 
 namespace trine::app {

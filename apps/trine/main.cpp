@@ -17,6 +17,7 @@
 #include "apps/trine/help.h"
 #include "apps/trine/interrupt.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "options/command_line.h"
 
 extern char** environ;

@@ -1,5 +1,9 @@
 #include "base/error.h"
 
+#include <limits>
+
+#include "base/printable.h"
+
 namespace trine {
 
 std::string_view error_code_name(ErrorCode code) {
@@ -43,8 +47,11 @@ int exit_status(ErrorCode code) {
   return 1;
 }
 
+Error::Error(ErrorCode error_code, std::string_view text)
+    : code(error_code), message(printable(text, std::numeric_limits<std::size_t>::max())) {}
+
 Error Error::with_context(std::string_view where) && {
-  return Error{code, fmt::format("{}: {}", where, message)};
+  return {code, fmt::format("{}: {}", where, message)};
 }
 
 }  // namespace trine

@@ -35,6 +35,12 @@ std::string_view error_code_name(ErrorCode code);
 int exit_status(ErrorCode code);
 
 struct [[nodiscard]] Error {
+  Error() = default;
+
+  // Messages quote names from files and peers, so control bytes and invalid UTF-8 in `text` are
+  // escaped here, once for every message: none can drive a terminal or forge a line of a log.
+  Error(ErrorCode error_code, std::string_view text);
+
   ErrorCode code = ErrorCode::kInternal;
   // What was wrong (field, tensor, value, limit) and what to do, without a trailing full stop.
   std::string message;

@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
+
 namespace trine {
 namespace {
 
@@ -47,7 +49,7 @@ class StrictBuilder {
 
   bool key(Json::string_t& name) {
     if (!frames_.back().keys.insert(name).second) {
-      error_ = fmt::format("duplicate key \"{}\"", name.substr(0, 80));
+      error_ = fmt::format("duplicate key \"{}\"", printable(name, 80));
       return false;
     }
     frames_.back().pending_key = std::move(name);
@@ -87,7 +89,7 @@ class StrictBuilder {
     std::string out;
     for (const Frame& frame : frames_) {
       if (frame.value.is_object()) {
-        out += fmt::format("{}{}", out.empty() ? "" : ".", frame.pending_key.substr(0, 80));
+        out += fmt::format("{}{}", out.empty() ? "" : ".", printable(frame.pending_key, 80));
       } else {
         out += fmt::format("[{}]", frame.value.size());
       }

@@ -35,10 +35,6 @@ struct TensorInfo {
 // "[4096, 576]", for messages.
 std::string shape_text(std::span<const std::int64_t> shape);
 
-// `text` from a file made safe for a terminal and a log line: control bytes and invalid UTF-8
-// become \xNN, and anything past `max_bytes` is cut with "...".
-std::string printable(std::string_view text, std::size_t max_bytes = 100);
-
 class Checkpoint {
  public:
   Checkpoint() = default;

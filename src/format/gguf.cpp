@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/printable.h"
 #include "format/gguf_layout.h"
 #include "platform/mapped_file.h"
 

@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/printable.h"
 #include "format/gguf.h"
 
 namespace trine {

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "platform/mapped_file.h"
 
 namespace trine {

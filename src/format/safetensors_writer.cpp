@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/printable.h"
 
 namespace trine {
 namespace {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/printable.h"
 
 namespace trine::hub {
 namespace {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "model/config_sources.h"
 #include "model/weights.h"
 

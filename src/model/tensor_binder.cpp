@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "base/printable.h"
 #include "model/weights.h"
 
 namespace trine {

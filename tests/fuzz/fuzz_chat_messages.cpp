@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "fuzz_support.h"
 #include "text/chat_template.h"
 
 namespace {
@@ -50,6 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }();
   const auto json = trine::parse_json({reinterpret_cast<const char*>(data), size});
   if (!json.has_value()) {
+    trine::require_printable(json.error());
     return 0;
   }
   trine::text::ChatTemplateInput input;
@@ -63,6 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t i = 0; i < templates.size(); ++i) {
     const auto parts = templates[i]->render(input);
     if (!parts.has_value()) {
+      trine::require_printable(parts.error());
       continue;
     }
     for (std::size_t k = 0; k < parts->size(); ++k) {

@@ -8,20 +8,9 @@
 #include "base/bytes.h"
 #include "format/gguf.h"
 #include "format/gguf_writer.h"
+#include "fuzz_support.h"
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) {
-    __builtin_trap();
-  }
-}
-
-void check_error(const trine::Error& error) {
-  for (const char c : error.message) {
-    require(static_cast<unsigned char>(c) >= 0x20);
-  }
-}
 
 std::vector<trine::GgufTensorSpec> specs_of(const trine::Checkpoint& checkpoint) {
   std::vector<trine::GgufTensorSpec> out;
@@ -34,7 +23,7 @@ std::vector<trine::GgufTensorSpec> specs_of(const trine::Checkpoint& checkpoint)
 // The header and padded data, as GgufWriter would write them.
 std::string encode(const trine::GgufFile& file) {
   const auto header = trine::encode_gguf_header(file.metadata.pairs(), specs_of(file.checkpoint));
-  require(header.has_value());
+  trine::require(header.has_value());
   std::string out = *header;
   for (const trine::TensorInfo& tensor : file.checkpoint.tensors()) {
     out += trine::as_text(tensor.data);
@@ -48,7 +37,7 @@ std::string encode(const trine::GgufFile& file) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto file = trine::parse_gguf({reinterpret_cast<const std::byte*>(data), size}, "fuzz");
   if (!file.has_value()) {
-    check_error(file.error());
+    trine::require_printable(file.error());
     return 0;
   }
   for (const auto& [key, value] : file->metadata.pairs()) {
@@ -63,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // NaN values differ from themselves, so the comparison is between encodings.
   const std::string once = encode(*file);
   const auto again = trine::parse_gguf(trine::as_byte_span(once), "again");
-  require(again.has_value());
-  require(encode(*again) == once);
+  trine::require(again.has_value());
+  trine::require(encode(*again) == once);
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fuzz_support.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/from_json.h"
 #include "text/jinja/parser.h"
@@ -23,6 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view source(reinterpret_cast<const char*>(data), size);
   const auto ast = parse_template(source);
   if (!ast.has_value()) {
+    trine::require_printable(ast.error());
     return 0;
   }
   Heap heap({.steps = 50'000,
@@ -40,6 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const auto text = evaluate(**ast, heap, variables);
   if (!text.has_value()) {
+    trine::require_printable(text.error());
     return 0;
   }
   // Runs cover the text, alternate, and every snowman is the user's unless the template has one

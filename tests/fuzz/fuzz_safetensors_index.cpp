@@ -6,14 +6,9 @@
 #include <vector>
 
 #include "format/safetensors.h"
+#include "fuzz_support.h"
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) {
-    __builtin_trap();
-  }
-}
 
 std::vector<trine::SafetensorsShard> shards_of(const trine::StringPairs& map) {
   std::vector<trine::SafetensorsShard> shards;
@@ -32,26 +27,24 @@ std::vector<trine::SafetensorsShard> shards_of(const trine::StringPairs& map) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto map = trine::parse_safetensors_index({reinterpret_cast<const char*>(data), size});
   if (!map.has_value()) {
-    for (const char c : map.error().message) {
-      require(static_cast<unsigned char>(c) >= 0x20);
-    }
+    trine::require_printable(map.error());
     return 0;
   }
   for (const auto& [name, file] : *map) {
-    require(file.find('/') == std::string::npos && file.find("..") != 0);
+    trine::require(file.find('/') == std::string::npos && file.find("..") != 0);
   }
   const auto shards = shards_of(*map);
   const auto joined = trine::join_safetensors_shards(*map, shards);
-  require(joined.has_value() && joined->size() == map->size());
+  trine::require(joined.has_value() && joined->size() == map->size());
 
   auto dropped = shards;
   dropped.front().tensors.pop_back();
-  require(!trine::join_safetensors_shards(*map, dropped).has_value());
+  trine::require(!trine::join_safetensors_shards(*map, dropped).has_value());
   auto repeated = shards;
   repeated.back().tensors.push_back(repeated.front().tensors.front());
-  require(!trine::join_safetensors_shards(*map, repeated).has_value());
+  trine::require(!trine::join_safetensors_shards(*map, repeated).has_value());
   auto moved = shards;
   moved.front().file += "x";
-  require(!trine::join_safetensors_shards(*map, moved).has_value());
+  trine::require(!trine::join_safetensors_shards(*map, moved).has_value());
   return 0;
 }

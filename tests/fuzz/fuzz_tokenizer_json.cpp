@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fuzz_support.h"
 #include "text/tokenizer.h"
 
 namespace {
@@ -19,11 +20,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto config = cut == std::string_view::npos ? std::string_view() : all.substr(cut + 1);
   const auto tokenizer = trine::text::Tokenizer::from_json(all.substr(0, cut), config);
   if (!tokenizer.has_value()) {
+    trine::require_printable(tokenizer.error());
     return 0;
   }
   for (const bool special : {false, true}) {
     const auto ids = (*tokenizer)->encode(kProbe, {special, special});
     if (!ids.has_value()) {
+      trine::require_printable(ids.error());
       continue;
     }
     for (const auto id : *ids) {

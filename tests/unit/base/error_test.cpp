@@ -1,10 +1,13 @@
 #include "base/error.h"
 
 #include <array>
+#include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "base/bytes.h"
+#include "base/printable.h"
 
 namespace trine {
 namespace {
@@ -50,6 +53,23 @@ TEST(CheckedSizes, RefuseOverflow) {
   EXPECT_FALSE(checked_mul(std::uint64_t{1} << 42, std::uint64_t{1} << 22).has_value());
   EXPECT_FALSE(checked_add(~std::uint64_t{0}, 1).has_value());
   EXPECT_EQ(checked_mul(6, 7), 42u);
+}
+
+TEST(Printable, CutsLongText) {
+  EXPECT_EQ(printable("abcdef", 4), "abcd...");
+  EXPECT_EQ(printable("abcd", 4), "abcd");
+  EXPECT_EQ(printable("\xed\xa0\x80\xe2\x82"),
+            "\\xed\\xa0\\x80\\xe2\\x82");  // surrogate, cut sequence
+}
+
+TEST(Error, NoMessageCanDriveATerminalOrForgeALogLine) {
+  const auto failed = fail(ErrorCode::kCorruptData, "name {}", "\x1b[2J\n\xff\xc3\xa9");
+  EXPECT_EQ(failed.value().message, "name \\x1b[2J\\x0a\\xff\xc3\xa9");
+  Error error = failed.value();
+  EXPECT_EQ(std::move(error).with_context("dir\r").message,
+            "dir\\x0d: name \\x1b[2J\\x0a\\xff\xc3\xa9");
+  const std::string large(100'000, 'x');
+  EXPECT_EQ((Error{ErrorCode::kInternal, large}.message), large);  // escaped, never cut
 }
 
 }  // namespace

@@ -46,5 +46,16 @@ TEST(Json, AcceptsTheDeepestAllowedNesting) {
   EXPECT_TRUE(parse_json(std::string(64, '[') + std::string(64, ']')).has_value());
 }
 
+TEST(Json, KeysInErrorsAreEscapedAndCutBetweenCharacters) {
+  const auto twice = parse_json("{\"a\\n\":1,\"a\\n\":2}");
+  ASSERT_FALSE(twice.has_value());
+  EXPECT_EQ(twice.error().message, "JSON: duplicate key \"a\\x0a\"");
+  const std::string key = std::string(79, 'k') + "\xc3\xa9";
+  const auto big =
+      parse_json(R"({")" + key + R"(zz":99999999999999999999})", {.refuse_big_integers = true});
+  ASSERT_FALSE(big.has_value());
+  EXPECT_EQ(big.error().message.find("JSON: " + key + "... is 9"), 0U) << big.error().message;
+}
+
 }  // namespace
 }  // namespace trine

@@ -466,12 +466,5 @@ TEST(GgufRead, NamesInErrorsCannotDriveATerminal) {
       << file.error().message;
 }
 
-TEST(Printable, CutsLongText) {
-  EXPECT_EQ(printable("abcdef", 4), "abcd...");
-  EXPECT_EQ(printable("abcd", 4), "abcd");
-  EXPECT_EQ(printable("\xed\xa0\x80\xe2\x82"),
-            "\\xed\\xa0\\x80\\xe2\\x82");  // surrogate, cut sequence
-}
-
 }  // namespace
 }  // namespace trine
