@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "apps/trine/interrupt.h"
+#include "apps/trine/statistics.h"
 #include "base/half.h"
 #include "base/rng.h"
 #include "kernels/dispatch.h"
@@ -27,11 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // Reading runs best with one of these on every machine seen so far; which one is measured.

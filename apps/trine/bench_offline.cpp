@@ -1,9 +1,11 @@
 #include "apps/trine/bench_offline.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <memory>
+#include <optional>
 
 #include <sys/resource.h>
 
@@ -16,31 +18,83 @@ namespace trine::app {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Kind = OfflineTest::Kind;
 
-constexpr std::int32_t kPrefill = 512;
-constexpr std::int32_t kDecode = 128;
 constexpr std::int32_t kStepTokens = 512;
 constexpr std::int32_t kMaxPass = 17;
 constexpr std::int32_t kMaxBatch = 32;
 constexpr std::int32_t kBatchContext = 64;
-constexpr std::int32_t kBatchSteps = 8;
+constexpr std::int32_t kBatchSteps = 16;
+constexpr std::int32_t kMaxTokens = std::int32_t{1} << 20;
 
-Measured measured(const std::vector<double>& values) {
-  Measured out;
-  const auto count = static_cast<double>(values.size());
-  for (const double value : values) {
-    out.mean += value / count;
+// 1 to kMaxTokens; nullopt for anything else.
+std::optional<std::int32_t> token_count(std::string_view text) {
+  std::int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMaxTokens) {
+    return std::nullopt;
   }
-  for (const double value : values) {
-    out.deviation += (value - out.mean) * (value - out.mean);
-  }
-  out.deviation = values.size() > 1 ? std::sqrt(out.deviation / (count - 1)) : 0.0;
-  return out;
+  return value;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+std::optional<OfflineTest> parse_test(std::string_view text) {
+  struct Word {
+    std::string_view name;
+    Kind kind;
+    bool series;
+    std::int32_t most;
+  };
+
+  constexpr std::array<Word, 4> kWords{{{"pp", Kind::kPrefill, false, kMaxTokens},
+                                        {"tg", Kind::kDecode, false, kMaxTokens},
+                                        {"pass", Kind::kPasses, true, kStepTokens},
+                                        {"batch", Kind::kBatches, true, kStepTokens}}};
+  for (const Word& word : kWords) {
+    if (!text.starts_with(word.name)) {
+      continue;
+    }
+    OfflineTest test{.kind = word.kind};
+    const std::string_view rest = text.substr(word.name.size());
+    if (rest.empty() && word.series) {
+      return test;
+    }
+    const std::size_t at = word.series ? rest.size() : std::min(rest.find('@'), rest.size());
+    const auto count = token_count(rest.substr(0, at));
+    if (!count.has_value() || *count > word.most) {
+      return std::nullopt;
+    }
+    test.count = *count;
+    if (at < rest.size()) {
+      const auto depth = token_count(rest.substr(at + 1));
+      if (!depth.has_value()) {
+        return std::nullopt;
+      }
+      test.depth = *depth;
+    }
+    return test;
+  }
+  return std::nullopt;
+}
+
+// What the test needs of one sequence, and of all of them.
+struct Need {
+  std::int32_t sequence;
+  std::int64_t pages;
+};
+
+Need need_of(const OfflineTest& test) {
+  const auto pages = [](std::int64_t tokens) { return tokens / kPageTokens + 1; };
+  switch (test.kind) {
+    case Kind::kPrefill:
+    case Kind::kDecode:
+      return {test.depth + test.count, pages(test.depth + test.count)};
+    case Kind::kPasses:  // a series leaves out on its own what does not fit
+      return {1 + std::max(test.count, 1), pages(1 + (test.count > 0 ? test.count : kMaxPass))};
+    case Kind::kBatches:
+      return {kBatchContext + kBatchSteps,
+              (test.count > 0 ? test.count : kMaxBatch) * pages(kBatchContext + kBatchSteps)};
+  }
+  return {};
 }
 
 // One model with what a step needs. Tokens are random: speed does not depend on them.
@@ -49,39 +103,60 @@ class Bench {
   static Result<std::unique_ptr<Bench>> create(const Model& model, ThreadTeam& team,
                                                const OfflineBenchOptions& options) {
     auto out = std::unique_ptr<Bench>(new Bench(model, team, options));
-    const std::int64_t longest = std::max<std::int64_t>(
-        std::min(model.config().context_length, kDeepest + kDecode), kMaxBatch * 3 * kPageTokens);
-    TRINE_TRY_ASSIGN(out->pool_,
-                     PagePool::create(model.kv_geometry(options.kv_dtype),
-                                      static_cast<std::int32_t>(longest / kPageTokens + 2)));
+    std::int64_t pages = 1;
+    for (const OfflineTest& test : options.tests) {
+      if (const Need need = need_of(test); out->fits(need.sequence)) {
+        pages = std::max(pages, need.pages);
+      }
+    }
+    TRINE_TRY_ASSIGN(out->pool_, PagePool::create(model.kv_geometry(options.kv_dtype),
+                                                  static_cast<std::int32_t>(pages)));
     return out;
   }
 
-  Result<std::vector<OfflineRow>> run() {
-    TRINE_TRY(prefill());
-    for (const std::int32_t depth : {0, 2048, kDeepest}) {
-      TRINE_TRY(decode(depth));
+  Result<OfflineReport> run() {
+    {
+      KvSequence sequence(*pool_);
+      TRINE_TRY_ASSIGN(report_.first_pass_seconds, step(sequence, 1, Span::Logits::kLast));
     }
-    TRINE_TRY(passes());
-    for (std::int32_t batch = 1; batch <= kMaxBatch; batch *= 2) {
-      TRINE_TRY(batches(batch));
+    for (const OfflineTest& test : options_.tests) {
+      if (fits(need_of(test).sequence)) {
+        TRINE_TRY(run(test));
+      }
     }
-    return std::move(rows_);
+    return std::move(report_);
   }
 
  private:
-  static constexpr std::int32_t kDeepest = 8192;
-
   Bench(const Model& model, ThreadTeam& team, const OfflineBenchOptions& options)
       : model_(&model), ops_(team), workspace_(model.make_workspace()), options_(options) {
-    tokens_.resize(static_cast<std::size_t>(kDeepest + kDecode));
+    tokens_.resize(kStepTokens);
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       tokens_[i] = static_cast<std::int32_t>(philox(1, i, RngPurpose::kTest, 0)[0] %
                                              static_cast<std::uint32_t>(model.config().vocab_size));
     }
   }
 
-  bool fits(std::int32_t tokens) const { return tokens <= model_->config().context_length; }
+  bool fits(std::int64_t tokens) const { return tokens <= model_->config().context_length; }
+
+  Status run(const OfflineTest& test) {
+    switch (test.kind) {
+      case Kind::kPrefill:
+        return prefill(test.count, test.depth);
+      case Kind::kDecode:
+        return decode(test.count, test.depth);
+      case Kind::kPasses:
+        return test.count > 0 ? passes(test.count, test.count) : passes(1, kMaxPass);
+      case Kind::kBatches:
+        if (test.count > 0) {
+          return batch(test.count);
+        }
+        for (std::int32_t count = 1; count <= kMaxBatch; count *= 2) {
+          TRINE_TRY(batch(count));
+        }
+    }
+    return {};
+  }
 
   std::span<const std::int32_t> some_tokens(std::int32_t count) const {
     return std::span(tokens_).first(static_cast<std::size_t>(count));
@@ -114,105 +189,120 @@ class Bench {
     return seconds;
   }
 
-  Status prefill() {
-    if (!fits(kPrefill)) {
-      return {};
+  void add_row(std::string_view word, const OfflineTest& test, std::vector<double> rates) {
+    std::string name = fmt::format("{}{}", word, test.count);
+    if (test.depth > 0) {
+      name += fmt::format("@{}", test.depth);
     }
+    report_.rows.push_back({std::move(name), "tokens/s", std::move(rates), 0});
+  }
+
+  Status prefill(std::int32_t count, std::int32_t depth) {
+    KvSequence sequence(*pool_);
+    TRINE_TRY(fill(sequence, depth));
     std::vector<double> rates;
     for (int r = -1; r < options_.repeats; ++r) {  // the first one warms up
-      KvSequence sequence(*pool_);
-      TRINE_TRY_ASSIGN(const double seconds, fill(sequence, kPrefill));
+      TRINE_TRY_ASSIGN(const double seconds, fill(sequence, count));
+      sequence.truncate(depth);
       if (r >= 0) {
-        rates.push_back(kPrefill / seconds);
+        rates.push_back(count / seconds);
       }
     }
-    rows_.push_back({fmt::format("pp{}", kPrefill), "tokens/s", measured(rates), 0});
+    add_row("pp", {Kind::kPrefill, count, depth}, std::move(rates));
     return {};
   }
 
-  Status decode(std::int32_t depth) {
-    if (!fits(depth + kDecode)) {
-      return {};
-    }
+  Status decode(std::int32_t count, std::int32_t depth) {
     KvSequence sequence(*pool_);
-    TRINE_TRY(fill(sequence, std::max(depth, 1)));
-    const std::int32_t start = sequence.length();
+    TRINE_TRY(fill(sequence, depth));
+    TRINE_TRY(step(sequence, 1, Span::Logits::kLast));  // warms up
+    sequence.truncate(depth);
     std::vector<double> rates;
     for (int r = 0; r < options_.repeats; ++r) {
       double seconds = 0;
-      for (std::int32_t i = 0; i + 1 < kDecode; ++i) {
+      for (std::int32_t i = 0; i < count; ++i) {
         TRINE_TRY_ASSIGN(const double one, step(sequence, 1, Span::Logits::kLast));
         seconds += one;
       }
-      rates.push_back((kDecode - 1) / seconds);
-      sequence.truncate(start);
+      rates.push_back(count / seconds);
+      sequence.truncate(depth);
     }
-    rows_.push_back(
-        {depth == 0 ? fmt::format("tg{}", kDecode) : fmt::format("tg{}@{}", kDecode, depth),
-         "tokens/s", measured(rates), 0});
+    add_row("tg", {Kind::kDecode, count, depth}, std::move(rates));
     return {};
   }
 
-  Status passes() {
-    std::vector<std::vector<double>> seconds(static_cast<std::size_t>(kMaxPass) + 1);
+  Status passes(std::int32_t first, std::int32_t last) {
+    std::vector<std::vector<double>> milliseconds(static_cast<std::size_t>(last) + 1);
     KvSequence sequence(*pool_);
     TRINE_TRY(fill(sequence, 1));
-    // Row counts in turn, so that each meets the same moods of the machine.
+    const auto time_one = [&](std::int32_t m) -> Status {
+      TRINE_TRY_ASSIGN(const double seconds, step(sequence, m, Span::Logits::kAll));
+      milliseconds[static_cast<std::size_t>(m)].push_back(1e3 * seconds);
+      sequence.truncate(1);
+      return {};
+    };
+    // Row counts in turn, so that each meets the same moods of the machine; one row beside a
+    // single count too, for v.
     for (int r = 0; r < 4 * options_.repeats; ++r) {
-      for (std::int32_t m = 1; m <= kMaxPass && fits(m + 1); ++m) {
-        TRINE_TRY_ASSIGN(const double one, step(sequence, m, Span::Logits::kAll));
-        seconds[static_cast<std::size_t>(m)].push_back(one);
-        sequence.truncate(1);
+      if (first > 1) {
+        TRINE_TRY(time_one(1));
+      }
+      for (std::int32_t m = first; m <= last && fits(m + 1); ++m) {
+        TRINE_TRY(time_one(m));
       }
     }
-    for (std::int32_t m = 1; m <= kMaxPass; ++m) {
-      std::vector<double>& times = seconds[static_cast<std::size_t>(m)];
-      if (times.empty()) {
-        continue;
+    const double one_row = median(milliseconds[1]);
+    for (std::int32_t m = first; m <= last; ++m) {
+      std::vector<double>& times = milliseconds[static_cast<std::size_t>(m)];
+      if (!times.empty()) {
+        const double relative = median(times) / one_row;
+        report_.rows.push_back({fmt::format("pass {}", m), "ms", std::move(times), relative});
       }
-      const double relative = median(times) / median(seconds[1]);
-      for (double& time : times) {
-        time *= 1e3;
-      }
-      rows_.push_back({fmt::format("pass {}", m), "ms", measured(times), relative});
     }
     return {};
   }
 
-  Status batches(std::int32_t batch) {
-    if (!fits(kBatchContext + kBatchSteps)) {
-      return {};
-    }
+  Status batch(std::int32_t count) {
     std::vector<KvSequence> sequences;
-    for (std::int32_t b = 0; b < batch; ++b) {
+    for (std::int32_t b = 0; b < count; ++b) {
       sequences.emplace_back(*pool_);
       TRINE_TRY(fill(sequences.back(), kBatchContext));
     }
     std::vector<double> rates;
-    for (int r = -1; r < options_.repeats; ++r) {
+    for (int r = -1; r < options_.repeats; ++r) {  // the first one warms up
       double seconds = 0;
       for (std::int32_t i = 0; i < kBatchSteps; ++i) {
-        std::vector<Span> spans;
-        for (KvSequence& sequence : sequences) {
-          TRINE_TRY(sequence.reserve(sequence.length() + 1));
-          spans.push_back({&sequence, some_tokens(1), {}, Span::Logits::kLast});
-        }
-        const auto start = Clock::now();
-        TRINE_TRY(model_->forward(ops_, spans, *workspace_, logits_));
-        seconds += std::chrono::duration<double>(Clock::now() - start).count();
-        for (KvSequence& sequence : sequences) {
-          sequence.commit(1);
-        }
+        TRINE_TRY_ASSIGN(const double one, step_together(sequences));
+        seconds += one;
       }
       for (KvSequence& sequence : sequences) {
         sequence.truncate(kBatchContext);
       }
       if (r >= 0) {
-        rates.push_back(batch * kBatchSteps / seconds);
+        rates.push_back(count * kBatchSteps / seconds);
       }
     }
-    rows_.push_back({fmt::format("batch {}", batch), "tokens/s", measured(rates), 0});
+    report_.rows.push_back({fmt::format("batch {}", count), "tokens/s", std::move(rates), 0});
     return {};
+  }
+
+  // One token more in each; returns seconds.
+  Result<double> step_together(std::vector<KvSequence>& sequences) {
+    if (interrupted()) {
+      return fail(ErrorCode::kCancelled, "interrupted");
+    }
+    std::vector<Span> spans;
+    for (KvSequence& sequence : sequences) {
+      TRINE_TRY(sequence.reserve(sequence.length() + 1));
+      spans.push_back({&sequence, some_tokens(1), {}, Span::Logits::kLast});
+    }
+    const auto start = Clock::now();
+    TRINE_TRY(model_->forward(ops_, spans, *workspace_, logits_));
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    for (KvSequence& sequence : sequences) {
+      sequence.commit(1);
+    }
+    return seconds;
   }
 
   const Model* model_;
@@ -222,13 +312,31 @@ class Bench {
   std::vector<std::int32_t> tokens_;
   std::vector<float> logits_;
   OfflineBenchOptions options_;
-  std::vector<OfflineRow> rows_;
+  OfflineReport report_;
 };
 
 }  // namespace
 
-Result<std::vector<OfflineRow>> bench_offline(const Model& model, ThreadTeam& team,
-                                              const OfflineBenchOptions& options) {
+Result<std::vector<OfflineTest>> parse_offline_tests(const std::vector<std::string>& entries) {
+  std::vector<OfflineTest> out;
+  for (const std::string& entry : entries) {
+    if (entry == "load") {
+      continue;
+    }
+    const auto test = parse_test(entry);
+    if (!test.has_value()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "--tests {}: there are ppN, tgN, ppN@DEPTH, tgN@DEPTH (1 to {}), pass, passN, "
+                  "batch, batchN (1 to {}) and load",
+                  entry, kMaxTokens, kStepTokens);
+    }
+    out.push_back(*test);
+  }
+  return out;
+}
+
+Result<OfflineReport> bench_offline(const Model& model, ThreadTeam& team,
+                                    const OfflineBenchOptions& options) {
   TRINE_TRY_ASSIGN(const auto bench, Bench::create(model, team, options));
   return bench->run();
 }

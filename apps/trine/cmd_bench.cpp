@@ -122,23 +122,27 @@ Result<int> run_kernels(CommandContext& context, ThreadTeam& team) {
 
 Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
   const options::Settings& settings = context.settings();
+  OfflineBenchOptions options;
+  options.kv_dtype = kv_dtype(settings);
+  options.repeats = static_cast<int>(settings.integer("repeat"));
+  TRINE_TRY_ASSIGN(options.tests, parse_offline_tests(entries(settings, "tests")));
   TRINE_TRY_ASSIGN(const std::string path, model_path(settings, context.argument(1)));
   const auto start = std::chrono::steady_clock::now();
   TRINE_TRY_ASSIGN(const auto model, Model::load(path, load_options(settings)));
   const double load_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  OfflineBenchOptions options;
-  options.kv_dtype = kv_dtype(settings);
-  options.repeats = static_cast<int>(settings.integer("repeat"));
-  TRINE_TRY_ASSIGN(const std::vector<OfflineRow> rows, bench_offline(*model, team, options));
+  TRINE_TRY_ASSIGN(const OfflineReport report, bench_offline(*model, team, options));
+  const double first_token_s = load_s + report.first_pass_seconds;
   const std::int64_t peak = peak_resident_bytes();
   if (context.json()) {
     Json out = Json::array();
-    for (const OfflineRow& row : rows) {
+    for (const OfflineRow& row : report.rows) {
+      const Measured value = measured(row.samples);
       Json entry = {{"test", row.test},
                     {"unit", row.unit},
-                    {"mean", row.value.mean},
-                    {"deviation", row.value.deviation}};
+                    {"mean", value.mean},
+                    {"deviation", value.deviation},
+                    {"samples", row.samples}};
       if (row.relative > 0) {
         entry["v"] = row.relative;
       }
@@ -148,15 +152,18 @@ Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
                         {"threads", team.num_threads()},
                         {"model", path},
                         {"load_seconds", load_s},
+                        {"first_token_seconds", first_token_s},
                         {"peak_resident_bytes", peak},
                         {"rows", out}});
     return 0;
   }
   write_out(fmt::format("{}\n{} threads (measured)\n", machine_line(), team.num_threads()));
   write_out(fmt::format("{:<14} {:.2f} s\n", "load", load_s));
-  for (const OfflineRow& row : rows) {
-    write_out(fmt::format("{:<14} {:.2f} ± {:.2f} {}{}\n", row.test, row.value.mean,
-                          row.value.deviation, row.unit,
+  write_out(fmt::format("{:<14} {:.2f} s\n", "first token", first_token_s));
+  for (const OfflineRow& row : report.rows) {
+    const Measured value = measured(row.samples);
+    write_out(fmt::format("{:<14} {:.2f} ± {:.2f} {}{}\n", row.test, value.mean, value.deviation,
+                          row.unit,
                           row.relative > 0 ? fmt::format("  v = {:.2f}", row.relative) : ""));
   }
   write_out(fmt::format("{:<14} {:.1f} MB\n", "peak resident", static_cast<double>(peak) / 1e6));
@@ -190,17 +197,22 @@ const Command kBenchCommand = {
     .summary = "Measure kernels or a model beside this machine's limits",
     .positionals = {{.name = "WHAT", .help = "kernels or offline"},
                     {.name = "MODEL", .help = "the model of offline", .required = false}},
-    .options = joined({"schemes", "rows", "shape", "weight-bytes", "repeat"}, model_options()),
+    .options =
+        joined({"schemes", "rows", "shape", "weight-bytes", "tests", "repeat"}, model_options()),
     .details =
         "kernels: multiplies random packed weights with M rows of activations, and right beside "
         "each\n"
         "measurement reads the same bytes and runs int8 products on registers alone, on the same "
         "threads.\n"
-        "Shares are medians of paired ratios. offline MODEL: prefill (pp), decode at several "
-        "depths "
-        "(tg),\n"
-        "passes over 1 to 17 rows with v(m) = time / time of one row, batches, load time, peak "
-        "memory.",
+        "Shares are medians of paired ratios.\n"
+        "\n"
+        "offline MODEL: the load, then each entry of --tests. pp512 is a prefill of 512 tokens, "
+        "tg128 the\n"
+        "decoding of 128, with @DEPTH behind that many tokens; pass is one pass over 1 to 17 rows "
+        "in turn, with\n"
+        "v(m) = time / time of one row; batch is 1 to 32 sequences that decode together; passN and "
+        "batchN are\n"
+        "single ones; load is the load and the first token alone.",
     .run = run_bench,
 };
 

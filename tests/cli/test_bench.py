@@ -50,16 +50,37 @@ class Kernels(Case):
 
 class Offline(Case):
     def test_report(self):
-        out = self.ok("bench", "offline", MODEL, "--json", "--repeat", "1").json
-        self.assertEqual(set(out), {"machine", "threads", "model", "load_seconds", "peak_resident_bytes", "rows"})
+        out = self.ok("bench", "offline", MODEL, "--json", "--repeat", "2").json
+        keys = {"machine", "threads", "model", "load_seconds", "first_token_seconds", "peak_resident_bytes", "rows"}
+        self.assertEqual(set(out), keys)
         self.assertGreater(out["peak_resident_bytes"], 1000000)
+        self.assertGreater(out["first_token_seconds"], out["load_seconds"])
         tests = [row["test"] for row in out["rows"]]
         # The model's context is 512: the deeper tests have no room.
         self.assertEqual(tests, ["pp512", "tg128"] + [f"pass {m}" for m in range(1, 18)] + [f"batch {b}" for b in (1, 2, 4, 8, 16, 32)])
         for row in out["rows"]:
-            self.assertGreater(row["mean"], 0)
-            self.assertEqual("v" in row, row["test"].startswith("pass"))
+            of_passes = row["test"].startswith("pass")
+            self.assertEqual(row["unit"], "ms" if of_passes else "tokens/s")
+            self.assertEqual(len(row["samples"]), 8 if of_passes else 2)
+            self.assertGreater(min(row["samples"]), 0)
+            self.assertAlmostEqual(row["mean"], sum(row["samples"]) / len(row["samples"]))
+            self.assertGreaterEqual(row["deviation"], 0)
+            self.assertEqual("v" in row, of_passes)
         self.assertEqual(out["rows"][2]["v"], 1)
+
+    def test_chosen_tests(self):
+        args = ("bench", "offline", MODEL, "--json", "--repeat", "1")
+        rows = self.ok(*args, "--tests", "batch3,pp4@16", "--tests", "tg2,tg2@5", "--tests", "pass4").json["rows"]
+        self.assertEqual([row["test"] for row in rows], ["batch 3", "pp4@16", "tg2", "tg2@5", "pass 4"])
+        self.assertEqual(self.ok(*args, "--tests", "load").json["rows"], [])
+        # 500 and 12 fit, 13 do not.
+        rows = self.ok(*args, "--ctx", "512", "--tests", "tg12@500,tg13@500,pp12@500,pp513").json["rows"]
+        self.assertEqual([row["test"] for row in rows], ["tg12@500", "pp12@500"])
+
+    def test_wrong_tests(self):
+        for name in ("pp", "tg0", "tg-1", "pp9x", "pp5@", "pp5@0", "pass0", "pass513", "pass5@3", "batch513", "speed", ""):
+            pattern = f"--tests {name}: there are ppN.*passN.*load"
+            self.bad(2, pattern, "bench", "offline", MODEL, "--tests", f"load,{name}")
 
     def test_small_context_leaves_out_what_does_not_fit(self):
         text = self.ok("bench", "offline", MODEL, "--repeat", "1", "--ctx", "9").text
@@ -68,12 +89,13 @@ class Offline(Case):
         self.assertRegex(text, r"pass 8 +[\d.]+ ± [\d.]+ ms  v = [\d.]+")
         self.assertNotIn("pass 9", text)
         self.assertRegex(text, r"load +[\d.]+ s")
+        self.assertRegex(text, r"first token +[\d.]+ s")
 
 
 class Flags(Case):
     def test_no_flag_without_a_test_here(self):
         common = {"json", "quiet", "log-level", "config", "home", "catalogue"}
-        tested = {"schemes", "rows", "shape", "weight-bytes", "repeat", "threads", "ctx", "isa"}
+        tested = {"schemes", "rows", "shape", "weight-bytes", "tests", "repeat", "threads", "ctx", "isa"}
         # Their effect is tested with run.
         self.assertEqual(flags_of(self, "bench") - common, tested | {"kv", "activations"})
 
