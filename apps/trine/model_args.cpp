@@ -75,7 +75,10 @@ Status apply_generation_defaults(const GenerationDefaults& defaults, options::Se
 
 DType kv_dtype(const options::Settings& settings) {
   const std::string& name = settings.text("kv");
-  return name == "f32" ? DType::kF32 : name == "bf16" ? DType::kBF16 : DType::kF16;
+  return name == "f32"    ? DType::kF32
+         : name == "bf16" ? DType::kBF16
+         : name == "int8" ? DType::kI8
+                          : DType::kF16;
 }
 
 Model::LoadOptions load_options(const options::Settings& settings) {

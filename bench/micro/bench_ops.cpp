@@ -150,7 +150,7 @@ void linear_arguments(benchmark::internal::Benchmark* bench) {
 
 void attention_arguments(benchmark::internal::Benchmark* bench) {
   for (const std::int64_t threads : {1, 2}) {
-    for (const DType dtype : {DType::kF32, DType::kF16}) {
+    for (const DType dtype : {DType::kF16, DType::kI8}) {
       bench->Args({threads, static_cast<std::int64_t>(dtype), 255, 1});
       bench->Args({threads, static_cast<std::int64_t>(dtype), 8191, 1});
       bench->Args({threads, static_cast<std::int64_t>(dtype), 0, 512});

@@ -51,7 +51,7 @@ Status choose_sizes(const KvGeometry& geometry, std::int32_t model_context,
   const auto page_bytes = geometry.checked_page_bytes();
   if (!page_bytes) {
     return fail(ErrorCode::kInvalidArgument,
-                "kv_dtype {} cannot hold keys and values; F32, F16 and BF16 can",
+                "kv_dtype {} cannot hold keys and values; F32, F16, BF16 and I8 can",
                 dtype_info(geometry.dtype).name);
   }
   const std::int64_t half_memory = physical_memory_bytes() / 2;

@@ -20,8 +20,7 @@ constexpr PerLevel<Table> float_levels(const Table& scalar, const Table& avx2,
 constexpr auto kLinear = float_levels(kLinearScalar, kLinearAvx2, kLinearAvx512);
 constexpr auto kRowwise = float_levels(kRowwiseScalar, kRowwiseAvx2, kRowwiseAvx512);
 constexpr auto kConvert = float_levels(kConvertScalar, kConvertAvx2, kConvertAvx512);
-constexpr auto kAttentionTile =
-    float_levels(kAttentionTileScalar, kAttentionTileAvx2, kAttentionTileAvx512);
+constexpr auto kAttention = float_levels(kAttentionScalar, kAttentionAvx2, kAttentionAvx512);
 constexpr auto kDequant = float_levels(kDequantScalar, kDequantAvx2, kDequantAvx512);
 constexpr PerLevel<PackedTable> kPacked{&kPackedScalar, &kPackedAvx2,       &kPackedAvxVnni,
                                         &kPackedAvx512, &kPackedAvx512Vnni, &kPackedAmx};
@@ -43,8 +42,8 @@ const ConvertTable& convert_table(IsaLevel level) {
   return *kConvert[static_cast<std::size_t>(level)];
 }
 
-const AttentionTileTable& attention_tile_table(IsaLevel level) {
-  return *kAttentionTile[static_cast<std::size_t>(level)];
+const AttentionTable& attention_table(IsaLevel level) {
+  return *kAttention[static_cast<std::size_t>(level)];
 }
 
 const DequantTable& dequant_table(IsaLevel level) {

@@ -2,7 +2,7 @@
 // Thread rule: any thread.
 #pragma once
 
-#include "kernels/attention_tile.h"
+#include "kernels/attention.h"
 #include "kernels/convert.h"
 #include "kernels/dequant.h"
 #include "kernels/limits.h"
@@ -17,7 +17,7 @@ namespace trine::kernels {
 const LinearTable& linear_table(IsaLevel level);
 const RowwiseTable& rowwise_table(IsaLevel level);
 const ConvertTable& convert_table(IsaLevel level);
-const AttentionTileTable& attention_tile_table(IsaLevel level);
+const AttentionTable& attention_table(IsaLevel level);
 const DequantTable& dequant_table(IsaLevel level);
 const PackedTable& packed_table(IsaLevel level);
 const LimitsTable& limits_table(IsaLevel level);
@@ -34,8 +34,8 @@ inline const ConvertTable& convert_table() {
   return convert_table(isa_level());
 }
 
-inline const AttentionTileTable& attention_tile_table() {
-  return attention_tile_table(isa_level());
+inline const AttentionTable& attention_table() {
+  return attention_table(isa_level());
 }
 
 inline const DequantTable& dequant_table() {

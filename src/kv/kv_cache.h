@@ -1,8 +1,7 @@
 // Paged key/value storage: a pool of pages and, per sequence, a table of them.
 //
-// A page holds kPageTokens tokens of all layers of one sequence:
-//   page  = [layer][K then V][G kv heads][L tokens][D head_dim]   in the pool's dtype (F32, F16 or
-//   BF16).
+// A page holds kPageTokens tokens of all layers of one sequence, as laid out in tensor/kv_layout.h,
+// in the pool's dtype (F32, F16, BF16 or I8).
 // Keys are stored after RoPE. Pages are owned by the pool; a PageRef holds a reference count and
 // gives the page back when the last one goes. A sequence's length is the number of committed
 // tokens; rows written past it (a step in flight, rejected drafts) are overwritten later. The idea

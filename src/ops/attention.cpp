@@ -1,6 +1,7 @@
 #include "ops/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -13,184 +14,252 @@ namespace {
 
 static_assert(kernels::kAttentionTileKeys == kPageTokens);
 
+using kernels::AttentionTile;
+using kernels::kSegmentKeys;
+using kernels::kSegmentTiles;
+
 constexpr std::int64_t kLanes = 16;
-// Queries that share a converted tile: enough to pay for the conversion, few enough for the cache.
+// Queries that share a tile: enough to pay for reading it, few enough for the cache.
 constexpr std::int64_t kMaxQueries = 64;
 // Items per thread that let fast members take over from slow ones.
 constexpr std::int64_t kItemsPerThread = 3;
+// Tiles of the next segment that a kernel may fetch ahead.
+constexpr std::int64_t kTilesComing = 4;
+// Most memory for the states of segments that are computed apart.
+constexpr std::int64_t kMaxStateBytes = std::int64_t{64} << 20;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-std::int64_t element_bytes(DType dtype) {
-  return dtype == DType::kF32 ? 4 : 2;
-}
-
-void check_geometry(const KvGeometry& geometry, std::int32_t layer) {
-  TRINE_CHECK(geometry.dtype == DType::kF32 || geometry.dtype == DType::kF16 ||
-              geometry.dtype == DType::kBF16);
-  TRINE_CHECK(layer >= 0 && layer < geometry.num_layers && geometry.num_kv_heads > 0);
-  TRINE_CHECK(geometry.head_dim_k > 0 && geometry.head_dim_v > 0);
-}
-
-void check_span(const AttentionSpan& span) {
-  TRINE_CHECK(span.first_slot >= 0 && span.num_rows >= 0 && span.first_row >= 0);
-  const std::int64_t tokens = std::int64_t{span.first_slot} + span.num_rows;
-  TRINE_CHECK(static_cast<std::int64_t>(span.pages.size()) * kPageTokens >= tokens);
-  if (span.parents != nullptr) {
-    for (std::int32_t i = 0; i < span.num_rows; ++i) {
-      TRINE_CHECK(span.parents[i] >= -1 && span.parents[i] < i);
-    }
+kernels::KvElement kv_element(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return kernels::KvElement::kF16;
+    case DType::kBF16:
+      return kernels::KvElement::kBF16;
+    case DType::kI8:
+      return kernels::KvElement::kI8;
+    default:
+      return kernels::KvElement::kF32;
   }
 }
 
-// How the step is cut into independent items: (span, kv head, part of its query heads, block of
-// rows).
-struct Plan {
-  std::int64_t heads_per_group = 1;  // H / G
-  std::int64_t heads_per_item = 1;
-  std::int64_t parts = 1;  // of a group
-  std::int64_t rows_per_item = 1;
+// Softmax state of a block of queries.
+struct State {
+  float* max = nullptr;
+  float* sum = nullptr;
+  float* acc = nullptr;  // [queries, dim_v]
+
+  static std::int64_t floats(std::int64_t queries, std::int64_t dim_v) {
+    return 2 * round_up(queries, kLanes) + queries * dim_v;
+  }
+
+  static State at(float* memory, std::int64_t queries) {
+    const std::int64_t lanes = round_up(queries, kLanes);
+    return {memory, memory + lanes, memory + 2 * lanes};
+  }
 };
 
-std::int64_t num_items(const Plan& plan, const AttentionParams& params, const AttentionSpan& span) {
-  const std::int64_t blocks = (span.num_rows + plan.rows_per_item - 1) / plan.rows_per_item;
+// How the step is cut into independent units: (span, kv head, part of its query heads, block of
+// rows). With `split` each segment of a unit's context is an item of its own, else each unit is.
+struct Plan {
+  std::int64_t heads_per_group = 1;  // H / G
+  std::int64_t heads_per_unit = 1;
+  std::int64_t parts = 1;  // of a group
+  std::int64_t rows_per_unit = 1;
+  bool split = false;
+};
+
+// Segments [first, end) that the rows of a span see.
+struct SegmentRange {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+
+  std::int64_t count() const { return end - first; }
+};
+
+SegmentRange segments_of(const AttentionParams& params, const AttentionSpan& span) {
+  const std::int64_t first =
+      params.window > 0 ? std::max<std::int64_t>(0, span.first_slot - params.window + 1) : 0;
+  const std::int64_t last = std::int64_t{span.first_slot} + std::max(span.num_rows, 1) - 1;
+  return {first / kSegmentKeys, last / kSegmentKeys + 1};
+}
+
+std::int64_t num_units(const Plan& plan, const AttentionParams& params, const AttentionSpan& span) {
+  const std::int64_t blocks = (span.num_rows + plan.rows_per_unit - 1) / plan.rows_per_unit;
   return params.num_kv_heads * plan.parts * blocks;
 }
 
-Plan make_plan(const AttentionParams& params, std::span<const AttentionSpan> spans,
-               int num_threads) {
-  Plan plan;
-  plan.heads_per_group = params.num_heads / params.num_kv_heads;
-  plan.heads_per_item = std::min(plan.heads_per_group, kMaxQueries);
-  plan.parts = (plan.heads_per_group + plan.heads_per_item - 1) / plan.heads_per_item;
-  plan.rows_per_item = std::max<std::int64_t>(1, kMaxQueries / plan.heads_per_item);
+std::int64_t num_items(const Plan& plan, const AttentionParams& params, const AttentionSpan& span) {
+  const std::int64_t units = num_units(plan, params, span);
+  return plan.split ? units * segments_of(params, span).count() : units;
+}
+
+std::int64_t total_items(const Plan& plan, const AttentionParams& params,
+                         std::span<const AttentionSpan> spans) {
   std::int64_t total = 0;
   for (const AttentionSpan& span : spans) {
     total += num_items(plan, params, span);
   }
+  return total;
+}
+
+Plan make_plan(const AttentionParams& params, std::span<const AttentionSpan> spans,
+               std::int64_t dim_v, int num_threads) {
+  Plan plan;
+  plan.heads_per_group = params.num_heads / params.num_kv_heads;
+  plan.heads_per_unit = std::min(plan.heads_per_group, kMaxQueries);
+  plan.parts = (plan.heads_per_group + plan.heads_per_unit - 1) / plan.heads_per_unit;
+  plan.rows_per_unit = std::max<std::int64_t>(1, kMaxQueries / plan.heads_per_unit);
   const std::int64_t wanted = num_threads == 1 ? 1 : kItemsPerThread * num_threads;
-  if (total > 0 && total < wanted) {
-    const std::int64_t pieces = std::min(plan.heads_per_item, (wanted + total - 1) / total);
-    plan.heads_per_item = (plan.heads_per_item + pieces - 1) / pieces;
-    plan.parts = (plan.heads_per_group + plan.heads_per_item - 1) / plan.heads_per_item;
+  const std::int64_t whole = total_items(plan, params, spans);
+  if (whole == 0 || whole >= wanted) {
+    return plan;
+  }
+  // Too few units for the team: split the context, which costs no second read of it; a context of
+  // one segment is short enough to be read by several members, each for some of the heads.
+  plan.split = true;
+  const std::int64_t split = total_items(plan, params, spans);
+  const std::int64_t queries = plan.heads_per_unit * plan.rows_per_unit;
+  plan.split = split > whole && split * State::floats(queries, dim_v) * 4 <= kMaxStateBytes;
+  const std::int64_t items = plan.split ? split : whole;
+  if (items < wanted) {
+    const std::int64_t pieces = std::min(plan.heads_per_unit, (wanted + items - 1) / items);
+    plan.heads_per_unit = (plan.heads_per_unit + pieces - 1) / pieces;
+    plan.parts = (plan.heads_per_group + plan.heads_per_unit - 1) / plan.heads_per_unit;
   }
   return plan;
 }
 
 // One member's scratch memory, cut into arrays.
 struct Buffers {
-  std::int64_t dim_k = 0;  // padded to lanes
+  std::int64_t dim_k = 0;  // of a query's row, padded to lanes
   std::int64_t dim_v = 0;
   std::int64_t num_queries = 0;
-  float* keys = nullptr;    // [32, dim_k]
-  float* values = nullptr;  // [32, dim_v]
+  std::int64_t tree_rows = 0;  // of the longest tree span, 0 without trees
+  std::int64_t key_bytes = 0;  // of a page's block
+  std::int64_t value_bytes = 0;
   float* q = nullptr;       // [num_queries, dim_k]
-  float* acc = nullptr;     // [num_queries, dim_v]
-  float* scores = nullptr;  // [num_queries, 32]
-  float* max = nullptr;
-  float* sum = nullptr;
-  std::uint32_t* visible = nullptr;
-  std::int32_t* path = nullptr;  // [longest tree span]
+  float* scores = nullptr;  // [num_queries, kSegmentKeys]
+  float* total = nullptr;   // State of the queries
+  float* segment = nullptr;
+  std::uint32_t* visible = nullptr;  // [kSegmentTiles, num_queries]
+  std::int32_t* path = nullptr;      // [tree_rows]
+  std::byte* keys = nullptr;         // [kSegmentTiles] blocks of a tree's path
+  std::byte* values = nullptr;
 
   // Bytes needed; with `base` also places the arrays.
-  std::size_t place(std::byte* base, std::int64_t max_tree_rows) {
+  std::size_t place(std::byte* base) {
     std::size_t used = 0;
-    const auto take = [&](std::int64_t count) {
+    const auto take = [&](std::int64_t bytes) {
       std::byte* at = base == nullptr ? nullptr : base + used;
-      used += static_cast<std::size_t>(round_up(count, kLanes)) * 4;
+      used += static_cast<std::size_t>(round_up(bytes, 64));
       return at;
     };
-    keys = reinterpret_cast<float*>(take(kPageTokens * dim_k));
-    values = reinterpret_cast<float*>(take(kPageTokens * dim_v));
-    q = reinterpret_cast<float*>(take(num_queries * dim_k));
-    acc = reinterpret_cast<float*>(take(num_queries * dim_v));
-    scores = reinterpret_cast<float*>(take(num_queries * kPageTokens));
-    max = reinterpret_cast<float*>(take(num_queries));
-    sum = reinterpret_cast<float*>(take(num_queries));
-    visible = reinterpret_cast<std::uint32_t*>(take(num_queries));
-    path = reinterpret_cast<std::int32_t*>(take(max_tree_rows));
+    q = reinterpret_cast<float*>(take(num_queries * dim_k * 4));
+    scores = reinterpret_cast<float*>(take(num_queries * kSegmentKeys * 4));
+    total = reinterpret_cast<float*>(take(State::floats(num_queries, dim_v) * 4));
+    segment = reinterpret_cast<float*>(take(State::floats(num_queries, dim_v) * 4));
+    visible = reinterpret_cast<std::uint32_t*>(take(kSegmentTiles * num_queries * 4));
+    path = reinterpret_cast<std::int32_t*>(take(tree_rows * 4));
+    const std::int64_t tree_tiles = tree_rows > 0 ? kSegmentTiles : 0;
+    keys = take(tree_tiles * key_bytes);
+    values = take(tree_tiles * value_bytes);
     return used;
   }
 };
 
-using Widen = void (*)(const void*, float*, std::int64_t);
-
-void copy_f32(const void* src, float* dst, std::int64_t n) {
-  std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
-}
-
-// The computation of one member for one item.
-class Item {
+// A unit's computation by one member.
+class Unit {
  public:
-  Item(const KvGeometry& geometry, const AttentionParams& params, const AttentionSpan& span,
+  Unit(const KvGeometry& geometry, const AttentionParams& params, const AttentionSpan& span,
        Buffers& buffers)
-      : geometry_(geometry), params_(params), span_(span), buffers_(buffers) {
-    const auto& convert = kernels::convert_table();
-    widen_ = geometry.dtype == DType::kF32   ? &copy_f32
-             : geometry.dtype == DType::kF16 ? convert.f16_to_f32
-                                             : convert.bf16_to_f32;
-  }
+      : geometry_(geometry), params_(params), span_(span), buffers_(buffers) {}
 
   // Rows [row_begin, row_end) of the span, query heads [head_begin, head_end) of kv head `kv_head`.
-  void run(std::int64_t kv_head, std::int64_t head_begin, std::int64_t head_end,
-           std::int64_t row_begin, std::int64_t row_end, const float* q, std::int64_t q_stride,
-           float* out, std::int64_t out_stride) {
+  void select(std::int64_t kv_head, std::int64_t head_begin, std::int64_t head_end,
+              std::int64_t row_begin, std::int64_t row_end) {
     key_offset_ = geometry_.key_offset(params_.layer, static_cast<std::int32_t>(kv_head));
     value_offset_ = geometry_.value_offset(params_.layer, static_cast<std::int32_t>(kv_head));
+    head_begin_ = head_begin;
     num_heads_ = head_end - head_begin;
-    const std::int64_t num_queries = (row_end - row_begin) * num_heads_;
-    load_queries(q, q_stride, head_begin, row_begin, row_end);
-    std::fill_n(buffers_.max, num_queries, -std::numeric_limits<float>::infinity());
-    std::fill_n(buffers_.sum, num_queries, 0.0f);
-    std::fill_n(buffers_.acc, num_queries * buffers_.dim_v, 0.0f);
-    if (span_.parents == nullptr) {
-      chain_tiles(row_begin, row_end);
-    } else {
-      tree_tiles(row_begin, row_end);
-    }
-    const auto& table = kernels::attention_tile_table();
-    for (std::int64_t i = 0; i < num_queries; ++i) {
-      const std::int64_t row = span_.first_row + row_begin + i / num_heads_;
-      const std::int64_t head = head_begin + i % num_heads_;
-      table.finish(buffers_.acc + i * buffers_.dim_v, buffers_.sum[i], params_.head_dim_v,
-                   out + row * out_stride + head * params_.head_dim_v);
-    }
+    row_begin_ = row_begin;
+    row_end_ = row_end;
   }
 
- private:
-  void load_queries(const float* q, std::int64_t q_stride, std::int64_t head_begin,
-                    std::int64_t row_begin, std::int64_t row_end) {
+  std::int64_t num_queries() const { return (row_end_ - row_begin_) * num_heads_; }
+
+  void load_queries(const float* q, std::int64_t q_stride) {
     float* to = buffers_.q;
-    for (std::int64_t row = row_begin; row < row_end; ++row) {
+    for (std::int64_t row = row_begin_; row < row_end_; ++row) {
       for (std::int64_t h = 0; h < num_heads_; ++h) {
         const float* from =
-            q + (span_.first_row + row) * q_stride + (head_begin + h) * params_.head_dim_k;
+            q + (span_.first_row + row) * q_stride + (head_begin_ + h) * params_.head_dim_k;
         std::copy_n(from, params_.head_dim_k, to);
-        std::fill(to + params_.head_dim_k, to + buffers_.dim_k, 0.0f);
         to += buffers_.dim_k;
       }
     }
   }
 
+  // The state of the unit's queries after segment `segment` alone.
+  void run_segment(std::int64_t segment, const State& state) {
+    const bool shared = span_.parents == nullptr || segment < span_.first_slot / kSegmentKeys;
+    if (shared) {
+      run_rows(segment, row_begin_, row_end_, state);
+      return;
+    }
+    // From here each row of a tree sees its own path: its keys stand at the positions that they
+    // would have in a chain, so a path's results are those of plain decoding, bit for bit.
+    for (std::int64_t row = row_begin_; row < row_end_; ++row) {
+      follow_path(static_cast<std::int32_t>(row));
+      run_rows(segment, row, row + 1, state);
+    }
+  }
+
+  void merge(const State& total, const State& next) const {
+    const auto& table = kernels::attention_table();
+    for (std::int64_t i = 0; i < num_queries(); ++i) {
+      table.merge(total.max + i, total.sum + i, total.acc + i * buffers_.dim_v, next.max[i],
+                  next.sum[i], next.acc + i * buffers_.dim_v, buffers_.dim_v);
+    }
+  }
+
+  void finish(const State& total, float* out, std::int64_t out_stride) const {
+    for (std::int64_t i = 0; i < num_queries(); ++i) {
+      const std::int64_t row = span_.first_row + row_begin_ + i / num_heads_;
+      const std::int64_t head = head_begin_ + i % num_heads_;
+      kernels::attention_table().finish(total.acc + i * buffers_.dim_v, total.sum[i],
+                                        params_.head_dim_v,
+                                        out + row * out_stride + head * params_.head_dim_v);
+    }
+  }
+
+ private:
   // The first position that a row at `position` sees.
   std::int64_t first_visible(std::int64_t position) const {
     return params_.window > 0 ? std::max<std::int64_t>(0, position - params_.window + 1) : 0;
   }
 
-  // The token in `slot` as key `key` of the tile, in float32, padded with zeros.
-  void load_key(std::int64_t slot, std::int64_t key) {
-    const std::byte* page = span_.pages[static_cast<std::size_t>(slot / kPageTokens)];
-    const std::int64_t in_page = slot % kPageTokens;
-    const std::int64_t element = element_bytes(geometry_.dtype);
-    float* k = buffers_.keys + key * buffers_.dim_k;
-    widen_(page + key_offset_ + in_page * geometry_.head_dim_k * element, k, geometry_.head_dim_k);
-    std::fill(k + geometry_.head_dim_k, k + buffers_.dim_k, 0.0f);
-    float* v = buffers_.values + key * buffers_.dim_v;
-    widen_(page + value_offset_ + in_page * geometry_.head_dim_v * element, v,
-           geometry_.head_dim_v);
-    std::fill(v + geometry_.head_dim_v, v + buffers_.dim_v, 0.0f);
+  std::int64_t position_of(std::int64_t row) const {
+    return span_.first_slot +
+           (span_.parents == nullptr ? row : depth(static_cast<std::int32_t>(row)));
+  }
+
+  std::int64_t depth(std::int32_t row) const {
+    std::int64_t count = 0;
+    for (std::int32_t node = span_.parents[row]; node >= 0; node = span_.parents[node]) {
+      ++count;
+    }
+    return count;
+  }
+
+  void follow_path(std::int32_t row) {
+    auto node = row;
+    for (std::int64_t d = depth(row); d >= 0; --d) {
+      buffers_.path[d] = node;
+      node = span_.parents[node];
+    }
   }
 
   // Bits of the tile's positions in [first, last]; 0 when there are none.
@@ -203,238 +272,266 @@ class Item {
     return (~std::uint32_t{0} >> (kPageTokens - 1 - high)) & (~std::uint32_t{0} << low);
   }
 
-  // The loaded tile against queries [query, query + count).
-  void compute(std::int64_t query, std::int64_t count) {
-    kernels::AttentionTileArgs args{};
+  AttentionTile page_tile(std::int64_t tile) const {
+    const std::byte* page = span_.pages[static_cast<std::size_t>(tile)];
+    return {page + key_offset_, page + value_offset_};
+  }
+
+  // The tile of positions from 32 * tile of the followed path, whose last position is `last`: built
+  // in scratch block `idx` where nodes of the tree are in it.
+  AttentionTile path_tile(std::int64_t tile, std::int64_t last, std::int64_t idx) {
+    if ((tile + 1) * kPageTokens <= span_.first_slot) {
+      return page_tile(tile);
+    }
+    std::byte* keys = buffers_.keys + idx * buffers_.key_bytes;
+    std::byte* values = buffers_.values + idx * buffers_.value_bytes;
+    const std::int64_t end = std::min(last + 1, (tile + 1) * kPageTokens);
+    for (std::int64_t at = tile * kPageTokens; at < end; ++at) {
+      const std::int64_t slot =
+          at < span_.first_slot ? at : span_.first_slot + buffers_.path[at - span_.first_slot];
+      const std::byte* page = span_.pages[static_cast<std::size_t>(slot / kPageTokens)];
+      copy_token(page, slot % kPageTokens, keys, values, at % kPageTokens);
+    }
+    return {keys, values};
+  }
+
+  void copy_token(const std::byte* page, std::int64_t from, std::byte* keys, std::byte* values,
+                  std::int64_t to) const {
+    const KvGeometry& g = geometry_;
+    const auto element = static_cast<std::size_t>(g.element_bytes());
+    const auto scale = static_cast<std::size_t>(g.scale_bytes());
+    const std::byte* k = page + key_offset_;
+    const std::byte* v = page + value_offset_;
+    for (std::int64_t d = 0; d < g.head_dim_k; ++d) {
+      std::memcpy(keys + g.key_element(to, d), k + g.key_element(from, d), element);
+    }
+    std::memcpy(keys + g.key_scale(to), k + g.key_scale(from), scale);
+    std::memcpy(values + g.value_element(to, 0), v + g.value_element(from, 0),
+                static_cast<std::size_t>(g.padded_dim_v()) * element);
+    std::memcpy(values + g.value_scale(to), v + g.value_scale(from), scale);
+  }
+
+  // Segment `segment` against rows [row_begin, row_end) of the unit; several rows of a tree only
+  // where all of them see the same tokens of a tile.
+  void run_rows(std::int64_t segment, std::int64_t row_begin, std::int64_t row_end,
+                const State& state) {
+    const std::int64_t query = (row_begin - row_begin_) * num_heads_;
+    const std::int64_t count = (row_end - row_begin) * num_heads_;
+    std::int64_t first = std::numeric_limits<std::int64_t>::max();
+    std::int64_t last = 0;
+    for (std::int64_t row = row_begin; row < row_end; ++row) {
+      const std::int64_t position = position_of(row);
+      first = std::min(first, first_visible(position));
+      last = std::max(last, position);
+    }
+    const std::int64_t begin = std::max(segment * kSegmentTiles, first / kPageTokens);
+    const std::int64_t end = std::min((segment + 1) * kSegmentTiles, last / kPageTokens + 1);
+    if (begin >= end) {
+      std::fill_n(state.sum + query, count, 0.0f);  // merge() reads nothing else
+      return;
+    }
+    const bool path = span_.parents != nullptr && row_end - row_begin == 1;
+    std::array<AttentionTile, kSegmentTiles + kTilesComing> tiles;
+    std::int64_t known = 0;
+    for (std::int64_t tile = begin; tile < end; ++tile, ++known) {
+      tiles[static_cast<std::size_t>(known)] =
+          path ? path_tile(tile, last, tile - begin) : page_tile(tile);
+    }
+    const std::int64_t in_segment = known;
+    const std::int64_t coming =
+        span_.parents == nullptr ? std::min(last / kPageTokens + 1, end + kTilesComing) : end;
+    for (std::int64_t tile = end; tile < coming; ++tile, ++known) {
+      tiles[static_cast<std::size_t>(known)] = page_tile(tile);
+    }
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+      std::uint32_t* visible = buffers_.visible + (tile - begin) * count;
+      for (std::int64_t row = row_begin; row < row_end; ++row) {
+        const std::int64_t position = position_of(row);
+        std::fill_n(visible + (row - row_begin) * num_heads_, num_heads_,
+                    visible_bits(tile, first_visible(position), position));
+      }
+    }
+    kernels::AttentionSegmentArgs args{};
     args.q = buffers_.q + query * buffers_.dim_k;
     args.q_stride = buffers_.dim_k;
     args.num_queries = count;
-    args.k = buffers_.keys;
-    args.k_stride = buffers_.dim_k;
-    args.v = buffers_.values;
-    args.v_stride = buffers_.dim_v;
-    args.dim_k = buffers_.dim_k;
+    args.tiles = tiles.data();
+    args.num_tiles = static_cast<int>(in_segment);
+    args.tiles_coming = static_cast<int>(known - in_segment);
+    args.dim_k = params_.head_dim_k;
     args.dim_v = buffers_.dim_v;
     args.scale = params_.scale;
     args.softcap = params_.logit_softcap;
-    args.visible = buffers_.visible + query;
-    args.scores = buffers_.scores + query * kPageTokens;
-    args.max = buffers_.max + query;
-    args.sum = buffers_.sum + query;
-    args.acc = buffers_.acc + query * buffers_.dim_v;
+    args.visible = buffers_.visible;
+    args.scores = buffers_.scores;
+    args.max = state.max + query;
+    args.sum = state.sum + query;
+    args.acc = state.acc + query * buffers_.dim_v;
     args.acc_stride = buffers_.dim_v;
-    kernels::attention_tile_table().tile(&args);
-  }
-
-  // Tiles [.., end_tile) whose positions are slots: row r of the block stands at position_of(r) and
-  // sees nothing past it.
-  template <typename PositionOf>
-  void slot_tiles(std::int64_t row_begin, std::int64_t row_end, std::int64_t end_tile,
-                  PositionOf&& position_of) {
-    std::int64_t first = std::numeric_limits<std::int64_t>::max();
-    for (std::int64_t row = row_begin; row < row_end; ++row) {
-      first = std::min(first, first_visible(position_of(row)));
-    }
-    for (std::int64_t tile = first / kPageTokens; tile < end_tile; ++tile) {
-      std::uint32_t any = 0;
-      for (std::int64_t row = row_begin; row < row_end; ++row) {
-        const std::int64_t position = position_of(row);
-        const std::uint32_t bits = visible_bits(tile, first_visible(position), position);
-        std::fill_n(buffers_.visible + (row - row_begin) * num_heads_, num_heads_, bits);
-        any |= bits;
-      }
-      load_range(any, [&](std::int64_t key) { return tile * kPageTokens + key; });
-      compute(0, (row_end - row_begin) * num_heads_);
-    }
-  }
-
-  // Every key between the first and the last set bit: the kernel computes scores for all of them.
-  template <typename SlotOf>
-  void load_range(std::uint32_t bits, SlotOf&& slot_of) {
-    if (bits == 0) {
-      return;
-    }
-    const int last = 31 - __builtin_clz(bits);
-    for (int key = __builtin_ctz(bits); key <= last; ++key) {
-      load_key(slot_of(key), key);
-    }
-  }
-
-  void chain_tiles(std::int64_t row_begin, std::int64_t row_end) {
-    const std::int64_t last = span_.first_slot + row_end - 1;
-    slot_tiles(row_begin, row_end, last / kPageTokens + 1,
-               [&](std::int64_t row) { return span_.first_slot + row; });
-  }
-
-  // A tree row stands at position first_slot + depth. Tiles before the one of first_slot hold the
-  // prefix only and are shared. From there on each row sees its own path: its keys are gathered at
-  // the positions that they would have in a chain, so a path's results are those of plain decoding,
-  // bit for bit.
-  void tree_tiles(std::int64_t row_begin, std::int64_t row_end) {
-    const std::int64_t first_own_tile = span_.first_slot / kPageTokens;
-    slot_tiles(row_begin, row_end, first_own_tile, [&](std::int64_t row) {
-      return span_.first_slot + depth(static_cast<std::int32_t>(row));
-    });
-    for (std::int64_t row = row_begin; row < row_end; ++row) {
-      const std::int64_t row_depth = depth(static_cast<std::int32_t>(row));
-      auto node = static_cast<std::int32_t>(row);
-      for (std::int64_t d = row_depth; d >= 0; --d) {
-        buffers_.path[d] = node;
-        node = span_.parents[node];
-      }
-      const std::int64_t position = span_.first_slot + row_depth;
-      const std::int64_t first = first_visible(position);
-      const std::int64_t query = (row - row_begin) * num_heads_;
-      for (std::int64_t tile = std::max(first_own_tile, first / kPageTokens);
-           tile <= position / kPageTokens; ++tile) {
-        const std::uint32_t bits = visible_bits(tile, first, position);
-        std::fill_n(buffers_.visible + query, num_heads_, bits);
-        load_range(bits, [&](std::int64_t key) {
-          const std::int64_t at = tile * kPageTokens + key;
-          return at < span_.first_slot ? at
-                                       : span_.first_slot + buffers_.path[at - span_.first_slot];
-        });
-        compute(query, num_heads_);
-      }
-    }
-  }
-
-  std::int64_t depth(std::int32_t row) const {
-    std::int64_t count = 0;
-    for (std::int32_t node = span_.parents[row]; node >= 0; node = span_.parents[node]) {
-      ++count;
-    }
-    return count;
+    kernels::attention_table().segment[static_cast<std::size_t>(kv_element(geometry_.dtype))](
+        &args);
   }
 
   const KvGeometry& geometry_;
   const AttentionParams& params_;
   const AttentionSpan& span_;
   Buffers& buffers_;
-  Widen widen_ = nullptr;
   std::int64_t key_offset_ = 0;
   std::int64_t value_offset_ = 0;
-  std::int64_t num_heads_ = 0;  // of the item
+  std::int64_t head_begin_ = 0;
+  std::int64_t num_heads_ = 0;
+  std::int64_t row_begin_ = 0;
+  std::int64_t row_end_ = 0;
+};
+
+// One call of attention(): its plan and what the members share.
+class Step {
+ public:
+  Step(Context& ctx, const KvGeometry& geometry, const AttentionParams& params,
+       std::span<const AttentionSpan> spans)
+      : geometry_(geometry), params_(params), spans_(spans) {
+    shape_.dim_k = round_up(params.head_dim_k, kLanes);
+    shape_.dim_v = geometry.padded_dim_v();
+    shape_.key_bytes = geometry.key_block_bytes();
+    shape_.value_bytes = geometry.value_block_bytes();
+    for (const AttentionSpan& span : spans) {
+      check_span(span);
+      if (span.parents != nullptr) {
+        shape_.tree_rows = std::max<std::int64_t>(shape_.tree_rows, span.num_rows);
+      }
+    }
+    plan_ = make_plan(params, spans, shape_.dim_v, ctx.team().num_threads());
+    total_ = total_items(plan_, params, spans);
+    shape_.num_queries = plan_.heads_per_unit * plan_.rows_per_unit;
+    ctx.reserve_scratch(shape_.place(nullptr));
+    if (plan_.split) {
+      state_floats_ = round_up(State::floats(shape_.num_queries, shape_.dim_v), kLanes);
+      const std::int64_t counters = round_up(total_ * 4, 64);
+      std::byte* memory =
+          ctx.shared_scratch(static_cast<std::size_t>(counters + total_ * state_floats_ * 4));
+      segments_done_ = reinterpret_cast<std::int32_t*>(memory);
+      std::fill_n(segments_done_, total_, 0);
+      states_ = reinterpret_cast<float*>(memory + counters);
+    }
+  }
+
+  void run(Context& ctx, const float* q, std::int64_t q_stride, float* out,
+           std::int64_t out_stride) {
+    // Items are taken in order by whoever is free; which member computes one does not change its
+    // result.
+    std::atomic<std::int64_t> next{0};
+    ctx.team().run([&](int thread_idx) {
+      Buffers buffers = shape_;
+      buffers.place(ctx.scratch(thread_idx));
+      std::size_t span_idx = 0;
+      std::int64_t base = 0;  // first item of the span
+      for (std::int64_t id = next.fetch_add(1, std::memory_order_relaxed); id < total_;
+           id = next.fetch_add(1, std::memory_order_relaxed)) {
+        std::int64_t count = num_items(plan_, params_, spans_[span_idx]);
+        while (id - base >= count) {
+          base += count;
+          ++span_idx;
+          count = num_items(plan_, params_, spans_[span_idx]);
+        }
+        const AttentionSpan& span = spans_[span_idx];
+        const SegmentRange segments = segments_of(params_, span);
+        const std::int64_t per_unit = plan_.split ? segments.count() : 1;
+        Unit unit(geometry_, params_, span, buffers);
+        select(unit, span, (id - base) / per_unit);
+        unit.load_queries(q, q_stride);
+        if (plan_.split) {
+          const std::int64_t within = (id - base) % per_unit;
+          run_item(unit, segments, id - within, within, out, out_stride);
+        } else {
+          run_whole(unit, segments, buffers, out, out_stride);
+        }
+      }
+    });
+  }
+
+ private:
+  void select(Unit& unit, const AttentionSpan& span, std::int64_t unit_idx) const {
+    // Late rows see most keys: they come first, so that no long item is left for the end.
+    const std::int64_t per_block = params_.num_kv_heads * plan_.parts;
+    const std::int64_t blocks = num_units(plan_, params_, span) / per_block;
+    const std::int64_t block = blocks - 1 - unit_idx / per_block;
+    const std::int64_t within = unit_idx % per_block;
+    const std::int64_t kv_head = within / plan_.parts;
+    const std::int64_t first_in_group = within % plan_.parts * plan_.heads_per_unit;
+    const std::int64_t head = kv_head * plan_.heads_per_group + first_in_group;
+    const std::int64_t heads =
+        std::min(plan_.heads_per_unit, plan_.heads_per_group - first_in_group);
+    const std::int64_t row = block * plan_.rows_per_unit;
+    const std::int64_t rows = std::min(plan_.rows_per_unit, span.num_rows - row);
+    unit.select(kv_head, head, head + heads, row, row + rows);
+  }
+
+  void run_whole(Unit& unit, const SegmentRange& segments, Buffers& buffers, float* out,
+                 std::int64_t out_stride) const {
+    const State total = State::at(buffers.total, buffers.num_queries);
+    const State segment = State::at(buffers.segment, buffers.num_queries);
+    std::fill_n(total.sum, unit.num_queries(), 0.0f);
+    for (std::int64_t s = segments.first; s < segments.end; ++s) {
+      unit.run_segment(s, segment);
+      unit.merge(total, segment);
+    }
+    unit.finish(total, out, out_stride);
+  }
+
+  // Segment `idx` of the unit whose items begin at `first_item`. Whoever completes the unit merges
+  // its segments, in their order.
+  void run_item(Unit& unit, const SegmentRange& segments, std::int64_t first_item, std::int64_t idx,
+                float* out, std::int64_t out_stride) const {
+    const auto state_of = [&](std::int64_t i) {
+      return State::at(states_ + (first_item + i) * state_floats_, shape_.num_queries);
+    };
+    unit.run_segment(segments.first + idx, state_of(idx));
+    std::atomic_ref<std::int32_t> done(segments_done_[first_item]);
+    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < segments.count()) {
+      return;
+    }
+    const State total = state_of(0);
+    for (std::int64_t i = 1; i < segments.count(); ++i) {
+      unit.merge(total, state_of(i));
+    }
+    unit.finish(total, out, out_stride);
+  }
+
+  const KvGeometry& geometry_;
+  const AttentionParams& params_;
+  std::span<const AttentionSpan> spans_;
+  Plan plan_;
+  Buffers shape_;
+  std::int64_t total_ = 0;
+  std::int64_t state_floats_ = 0;
+  std::int32_t* segments_done_ = nullptr;
+  float* states_ = nullptr;
 };
 
 }  // namespace
 
-void write_kv(Context& ctx, const KvGeometry& geometry, std::int32_t layer,
-              std::span<const AttentionSpan> spans, const float* k, std::int64_t k_stride,
-              const float* v, std::int64_t v_stride) {
-  check_geometry(geometry, layer);
-  TRINE_CHECK(k_stride >= std::int64_t{geometry.num_kv_heads} * geometry.head_dim_k);
-  TRINE_CHECK(v_stride >= std::int64_t{geometry.num_kv_heads} * geometry.head_dim_v);
-  std::int64_t total_rows = 0;
-  for (const AttentionSpan& span : spans) {
-    check_span(span);
-    total_rows += span.num_rows;
+void check_span(const AttentionSpan& span) {
+  TRINE_CHECK(span.first_slot >= 0 && span.num_rows >= 0 && span.first_row >= 0);
+  const std::int64_t tokens = std::int64_t{span.first_slot} + span.num_rows;
+  TRINE_CHECK(static_cast<std::int64_t>(span.pages.size()) * kPageTokens >= tokens);
+  if (span.parents != nullptr) {
+    for (std::int32_t i = 0; i < span.num_rows; ++i) {
+      TRINE_CHECK(span.parents[i] >= -1 && span.parents[i] < i);
+    }
   }
-  const auto& convert = kernels::convert_table();
-  const auto store = [&](const float* src, std::byte* dst, std::int64_t n) {
-    if (geometry.dtype == DType::kF32) {
-      std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(float));
-    } else if (geometry.dtype == DType::kF16) {
-      convert.f32_to_f16(src, dst, n);
-    } else {
-      convert.f32_to_bf16(src, dst, n);
-    }
-  };
-  const std::int64_t element = element_bytes(geometry.dtype);
-  const auto write_row = [&](const AttentionSpan& span, std::int64_t i) {
-    const std::int64_t slot = span.first_slot + i;
-    std::byte* page = span.pages[static_cast<std::size_t>(slot / kPageTokens)];
-    const std::int64_t in_page = slot % kPageTokens;
-    const float* k_row = k + (span.first_row + i) * k_stride;
-    const float* v_row = v + (span.first_row + i) * v_stride;
-    for (std::int32_t g = 0; g < geometry.num_kv_heads; ++g) {
-      store(k_row + std::int64_t{g} * geometry.head_dim_k,
-            page + geometry.key_offset(layer, g) + in_page * geometry.head_dim_k * element,
-            geometry.head_dim_k);
-      store(v_row + std::int64_t{g} * geometry.head_dim_v,
-            page + geometry.value_offset(layer, g) + in_page * geometry.head_dim_v * element,
-            geometry.head_dim_v);
-    }
-  };
-  const auto work = [&](int thread_idx, int num_threads) {
-    std::int64_t base = 0;
-    const auto [begin, end] = split_range(total_rows, 1, thread_idx, num_threads);
-    for (const AttentionSpan& span : spans) {
-      const std::int64_t first = std::max<std::int64_t>(begin - base, 0);
-      const std::int64_t last = std::min<std::int64_t>(end - base, span.num_rows);
-      for (std::int64_t i = first; i < last; ++i) {
-        write_row(span, i);
-      }
-      base += span.num_rows;
-    }
-  };
-  constexpr std::int64_t kMinParallelRows = 64;
-  const int num_threads = ctx.team().num_threads();
-  if (num_threads == 1 || total_rows < kMinParallelRows) {
-    work(0, 1);
-    return;
-  }
-  ctx.team().run([&](int thread_idx) { work(thread_idx, num_threads); });
 }
 
 void attention(Context& ctx, const KvGeometry& geometry, const AttentionParams& params,
                std::span<const AttentionSpan> spans, const float* q, std::int64_t q_stride,
                float* out, std::int64_t out_stride) {
-  check_geometry(geometry, params.layer);
+  TRINE_CHECK(geometry.element_bytes() > 0);
+  TRINE_CHECK(params.layer >= 0 && params.layer < geometry.num_layers);
   TRINE_CHECK(params.num_kv_heads == geometry.num_kv_heads && params.num_heads > 0);
   TRINE_CHECK(params.num_heads % params.num_kv_heads == 0 && params.window >= 0);
   TRINE_CHECK(params.head_dim_k == geometry.head_dim_k && params.head_dim_v == geometry.head_dim_v);
   TRINE_CHECK(q_stride >= std::int64_t{params.num_heads} * params.head_dim_k);
   TRINE_CHECK(out_stride >= std::int64_t{params.num_heads} * params.head_dim_v);
-  const int num_threads = ctx.team().num_threads();
-  const Plan plan = make_plan(params, spans, num_threads);
-  std::int64_t total = 0;
-  std::int64_t max_tree_rows = 0;
-  for (const AttentionSpan& span : spans) {
-    check_span(span);
-    total += num_items(plan, params, span);
-    if (span.parents != nullptr) {
-      max_tree_rows = std::max<std::int64_t>(max_tree_rows, span.num_rows);
-    }
-  }
-  Buffers shape;
-  shape.dim_k = round_up(params.head_dim_k, kLanes);
-  shape.dim_v = round_up(params.head_dim_v, kLanes);
-  shape.num_queries = plan.heads_per_item * plan.rows_per_item;
-  ctx.reserve_scratch(shape.place(nullptr, max_tree_rows));
-
-  // Items are taken in order by whoever is free; which member computes one does not change its
-  // result.
-  std::atomic<std::int64_t> next{0};
-  ctx.team().run([&](int thread_idx) {
-    Buffers buffers = shape;
-    buffers.place(ctx.scratch(thread_idx), max_tree_rows);
-    std::size_t span_idx = 0;
-    std::int64_t base = 0;  // first item of the span
-    for (std::int64_t id = next.fetch_add(1, std::memory_order_relaxed); id < total;
-         id = next.fetch_add(1, std::memory_order_relaxed)) {
-      std::int64_t count = num_items(plan, params, spans[span_idx]);
-      while (id - base >= count) {
-        base += count;
-        ++span_idx;
-        count = num_items(plan, params, spans[span_idx]);
-      }
-      const AttentionSpan& span = spans[span_idx];
-      // Late rows see most keys: they come first, so that no long item is left for the end.
-      const std::int64_t per_block = params.num_kv_heads * plan.parts;
-      const std::int64_t block = count / per_block - 1 - (id - base) / per_block;
-      const std::int64_t within = (id - base) % per_block;
-      const std::int64_t kv_head = within / plan.parts;
-      const std::int64_t first_in_group = within % plan.parts * plan.heads_per_item;
-      const std::int64_t head = kv_head * plan.heads_per_group + first_in_group;
-      const std::int64_t heads =
-          std::min(plan.heads_per_item, plan.heads_per_group - first_in_group);
-      const std::int64_t row = block * plan.rows_per_item;
-      const std::int64_t rows = std::min(plan.rows_per_item, span.num_rows - row);
-      Item(geometry, params, span, buffers)
-          .run(kv_head, head, head + heads, row, row + rows, q, q_stride, out, out_stride);
-    }
-  });
+  Step(ctx, geometry, params, spans).run(ctx, q, q_stride, out, out_stride);
 }
 
 }  // namespace trine::ops

@@ -1,9 +1,9 @@
 // Paged grouped-query attention over spans, and the write of a step's new keys and values.
 //
-// Numeric contract: per (row, head) keys are walked in tiles of kPageTokens at absolute positions
-// with one online-softmax merge order; masked lanes contribute exact zeros. The result of a row
-// depends on its query, its visible keys and values only (FlashAttention's recurrence: Dao et al.
-// 2022; Milakov, Gimelshein 2018).
+// Numeric contract: per (row, head) the context is cut into segments at absolute positions; softmax
+// is exact inside a segment and segments are merged in ascending order (kernels/attention.h). Which
+// member computes a segment, and beside which other rows, is free, so one query of a long context
+// uses the whole team. The result of a row depends on its query, its visible keys and values only.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,13 @@ struct AttentionParams {
   float logit_softcap = 0.0f;  // c * tanh(s / c) before the softmax; 0 = none
 };
 
-// Stores k [T, G, Dk] and v [T, G, Dv] (rows `stride` floats apart) of every span into its pages.
+// A span that breaks the rules above is a bug: checked.
+void check_span(const AttentionSpan& span);
+
+// Stores k [T, G, Dk] and v [T, G, Dv] (rows `stride` floats apart) of every span into its pages,
+// rounded to the geometry's type. I8: per token and head, scale = max |x| / 127 as binary16 and
+// codes = round(x / scale); a token's numbers depend on that token only, so one can be taken back
+// or written again. What I8 cannot hold (NaN, beyond 8.3e6) is read back as NaN.
 void write_kv(Context& ctx, const KvGeometry& geometry, std::int32_t layer,
               std::span<const AttentionSpan> spans, const float* k, std::int64_t k_stride,
               const float* v, std::int64_t v_stride);

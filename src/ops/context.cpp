@@ -8,6 +8,11 @@ namespace {
 
 constexpr std::size_t kCacheLine = 64;
 
+std::byte* aligned(std::byte* start) {
+  const auto address = reinterpret_cast<std::uintptr_t>(start);
+  return start + (kCacheLine - address % kCacheLine) % kCacheLine;
+}
+
 }  // namespace
 
 Context::Context(ThreadTeam& team)
@@ -28,9 +33,15 @@ void Context::reserve_scratch(std::size_t bytes) {
 }
 
 std::byte* Context::scratch(int thread_idx) {
-  std::byte* start = scratch_[static_cast<std::size_t>(thread_idx)].get();
-  const auto address = reinterpret_cast<std::uintptr_t>(start);
-  return start + (kCacheLine - address % kCacheLine) % kCacheLine;
+  return aligned(scratch_[static_cast<std::size_t>(thread_idx)].get());
+}
+
+std::byte* Context::shared_scratch(std::size_t bytes) {
+  if (bytes > shared_bytes_) {
+    shared_ = std::make_unique<std::byte[]>(bytes + kCacheLine);
+    shared_bytes_ = bytes;
+  }
+  return aligned(shared_.get());
 }
 
 }  // namespace trine::ops

@@ -69,6 +69,10 @@ class Context {
   // Of one member, aligned to a cache line; valid until the next reserve_scratch().
   std::byte* scratch(int thread_idx);
 
+  // `bytes` bytes that all members share, aligned to a cache line; valid until the next call.
+  // Grows on first use, then stable. Contents are lost.
+  std::byte* shared_scratch(std::size_t bytes);
+
   QuantizedRows& quantized_rows() { return *quantized_rows_; }
 
  private:
@@ -76,6 +80,8 @@ class Context {
   std::unique_ptr<QuantizedRows> quantized_rows_;
   std::size_t scratch_bytes_ = 0;  // of each member
   std::vector<std::unique_ptr<std::byte[]>> scratch_;
+  std::size_t shared_bytes_ = 0;
+  std::unique_ptr<std::byte[]> shared_;
 };
 
 // Several products of one input, in one pass of the team.

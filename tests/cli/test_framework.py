@@ -57,7 +57,7 @@ class UsageErrors(Case):
     def test_bad_values_name_the_flag_and_the_range(self):
         self.bad(2, r"--top-p: cannot use '1.5', expected a number, above 0 to 1", "run", "m", "--top-p", "1.5")
         self.bad(2, r"--seed: cannot use '-1'", "run", "m", "--seed", "-1")
-        self.bad(2, r"--kv: cannot use 'q8', expected one of f16\|bf16\|f32", "run", "m", "--kv", "q8")
+        self.bad(2, r"--kv: cannot use 'q8', expected one of f16\|bf16\|f32\|int8", "run", "m", "--kv", "q8")
         self.bad(2, r"--threads", "run", "m", "--threads")
 
     def test_a_missing_file_is_not_found_in_every_command(self):

@@ -274,9 +274,10 @@ class Engine(RunCase):
         self.assertEqual(self.greedy("-n", "24", env={"TRINE_ISA": "scalar"})["ids"], expected)
 
     def test_kv_type_is_used(self):
-        top = [self.greedy("-n", "6", "--logprobs", "1", "--kv", kv)["logprobs"] for kv in ("f16", "bf16", "f32")]
+        top = [self.greedy("-n", "6", "--logprobs", "1", "--kv", kv)["logprobs"] for kv in ("f16", "bf16", "f32", "int8")]
         self.assertNotEqual(top[0], top[1])
         self.assertNotEqual(top[0], top[2])
+        self.assertNotEqual(top[0], top[3])
 
     def test_activations_are_used(self):
         gguf = self.path("m.gguf", tiny_gguf().build(random.Random(7)))

@@ -16,7 +16,8 @@ inline void require(bool condition) {
 
 // An error says something, and nothing in it can drive a terminal.
 inline void require_printable(const Error& error) {
-  require(!error.message.empty() && printable(error.message, std::string_view::npos) == error.message);
+  require(!error.message.empty() &&
+          printable(error.message, std::string_view::npos) == error.message);
 }
 
 }  // namespace trine

@@ -42,8 +42,8 @@ AttentionShape any_shape() {
   shape.head_dim_v = *rc::gen::inRange(1, 70);
   shape.window = *rc::gen::oneOf(rc::gen::just(0), rc::gen::inRange(1, 100));
   shape.softcap = *rc::gen::element(0.0f, 0.0f, 3.0f);
-  shape.dtype = *rc::gen::element(DType::kF32, DType::kF16, DType::kBF16);
-  shape.length = *rc::gen::inRange(1, 110);
+  shape.dtype = *rc::gen::element(DType::kF32, DType::kF16, DType::kBF16, DType::kI8);
+  shape.length = *rc::gen::oneOf(rc::gen::inRange(1, 110), rc::gen::inRange(250, 600));
   return shape;
 }
 

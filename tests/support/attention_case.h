@@ -117,13 +117,25 @@ class AttentionCase {
     return out;
   }
 
-  // What the page stores of a value.
-  double stored(float value) const {
+  // What the page stores of x[first + d], where x[first .. first + dim) is one token's head.
+  double stored(const std::vector<float>& x, std::int64_t first, std::int64_t dim,
+                std::int64_t d) const {
+    const float value = x[at(first + d)];
     switch (shape_.dtype) {
       case DType::kF16:
         return f16_to_f32(f32_to_f16(value));
       case DType::kBF16:
         return bf16_to_f32(f32_to_bf16(value));
+      case DType::kI8: {
+        float largest = 0.0f;
+        for (std::int64_t i = 0; i < dim; ++i) {
+          largest = std::max(largest, std::fabs(x[at(first + i)]));
+        }
+        const double scale = f16_to_f32(f32_to_f16(largest / 127.0f));
+        // The quotient is rounded to float before it is rounded to an integer.
+        const float code = static_cast<float>(static_cast<double>(value) / scale);
+        return scale == 0.0 ? 0.0 : scale * std::clamp(std::nearbyint(code), -127.0f, 127.0f);
+      }
       default:
         return value;
     }
@@ -141,7 +153,7 @@ class AttentionCase {
       double score = 0.0;
       for (std::int64_t d = 0; d < shape_.head_dim_k; ++d) {
         score += static_cast<double>(q[at(row * q_width() + head * shape_.head_dim_k + d)]) *
-                 stored(k[at(t * k_width() + g * shape_.head_dim_k + d)]);
+                 stored(k, t * k_width() + g * shape_.head_dim_k, shape_.head_dim_k, d);
       }
       score *= scale;
       if (shape_.softcap > 0.0f) {
@@ -160,7 +172,7 @@ class AttentionCase {
     for (std::int64_t t = first; t <= row; ++t) {
       for (std::int64_t d = 0; d < shape_.head_dim_v; ++d) {
         out[at(d)] += weights[at(t - first)] / total *
-                      stored(v[at(t * v_width() + g * shape_.head_dim_v + d)]);
+                      stored(v, t * v_width() + g * shape_.head_dim_v, shape_.head_dim_v, d);
       }
     }
     return out;

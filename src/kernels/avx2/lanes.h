@@ -22,8 +22,14 @@ constexpr unsigned tile_w_rows(unsigned num_x) {
   return num_x == 1 ? 8 : 4;
 }
 
-constexpr unsigned kMaxTileQueries = 5;
-constexpr unsigned kTileVectors = 1;
+// Attention: 12 registers of sums.
+constexpr unsigned kScoreVectors = 1;
+constexpr unsigned kMaxScoreQueries = 6;
+constexpr unsigned kMaxValueQueries = 4;
+
+constexpr unsigned value_vectors(unsigned num_queries) {
+  return num_queries == 1 ? 4 : num_queries == 2 ? 2 : 1;
+}
 
 TRINE_LANES_INLINE V vset(float x) {
   return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
@@ -44,6 +50,26 @@ TRINE_LANES_INLINE __m256i first_lanes(std::int64_t n) {
 
 TRINE_LANES_INLINE V vload_n(const float* p, std::int64_t n) {
   return {_mm256_maskload_ps(p, first_lanes(n)), _mm256_maskload_ps(p + 8, first_lanes(n - 8))};
+}
+
+TRINE_LANES_INLINE V vload_f16(const unsigned char* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
+}
+
+TRINE_LANES_INLINE __m256 widen_bf16(__m128i halves) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+TRINE_LANES_INLINE V vload_bf16(const unsigned char* p) {
+  return {widen_bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          widen_bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
+}
+
+TRINE_LANES_INLINE V vload_i8(const unsigned char* p) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8)))};
 }
 
 TRINE_LANES_INLINE void vstore(float* p, V a) {

@@ -19,8 +19,14 @@ constexpr unsigned tile_w_rows(unsigned num_x) {
   return num_x <= 3 ? 8 : 4;
 }
 
-constexpr unsigned kMaxTileQueries = 6;
-constexpr unsigned kTileVectors = 4;
+// Attention: 16 sums for scores; for values as many vectors as 32 registers hold.
+constexpr unsigned kScoreVectors = 2;
+constexpr unsigned kMaxScoreQueries = 8;
+constexpr unsigned kMaxValueQueries = 8;
+
+constexpr unsigned value_vectors(unsigned num_queries) {
+  return num_queries <= 3 ? 8 : num_queries <= 6 ? 4 : 2;
+}
 
 TRINE_LANES_INLINE V vset(float x) {
   return _mm512_set1_ps(x);
@@ -40,6 +46,20 @@ TRINE_LANES_INLINE __mmask16 first_lanes(std::int64_t n) {
 
 TRINE_LANES_INLINE V vload_n(const float* p, std::int64_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+
+TRINE_LANES_INLINE V vload_f16(const unsigned char* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
+TRINE_LANES_INLINE V vload_bf16(const unsigned char* p) {
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+TRINE_LANES_INLINE V vload_i8(const unsigned char* p) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
 }
 
 TRINE_LANES_INLINE void vstore(float* p, V a) {

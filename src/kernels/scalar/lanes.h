@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "base/half.h"
+
 #define TRINE_LANES_INLINE static inline __attribute__((always_inline))
 
 namespace trine::kernels {
@@ -26,9 +28,15 @@ constexpr unsigned tile_w_rows(unsigned) {
   return 1;
 }
 
-// Attention's accumulator tile: queries times vectors of 16.
-constexpr unsigned kMaxTileQueries = 1;
-constexpr unsigned kTileVectors = 1;
+// Attention's register tiles: vectors of 16 keys and queries for scores; queries, and vectors of 16
+// dimensions for so many queries, for values.
+constexpr unsigned kScoreVectors = 1;
+constexpr unsigned kMaxScoreQueries = 1;
+constexpr unsigned kMaxValueQueries = 1;
+
+constexpr unsigned value_vectors(unsigned) {
+  return 1;
+}
 
 TRINE_LANES_INLINE V vset(float x) {
   V r;
@@ -53,6 +61,35 @@ TRINE_LANES_INLINE V vload_n(const float* p, std::int64_t n) {
   V r;
   for (int i = 0; i < 16; ++i) {
     r.v[i] = i < n ? p[i] : 0.0f;
+  }
+  return r;
+}
+
+// Sixteen stored elements of two bytes (binary16, bfloat16) or one (signed), as float32.
+TRINE_LANES_INLINE V vload_f16(const unsigned char* p) {
+  std::uint16_t halves[16];
+  __builtin_memcpy(halves, p, sizeof(halves));
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = f16_to_f32(halves[i]);
+  }
+  return r;
+}
+
+TRINE_LANES_INLINE V vload_bf16(const unsigned char* p) {
+  std::uint16_t halves[16];
+  __builtin_memcpy(halves, p, sizeof(halves));
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = bf16_to_f32(halves[i]);
+  }
+  return r;
+}
+
+TRINE_LANES_INLINE V vload_i8(const unsigned char* p) {
+  V r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = static_cast<float>(static_cast<signed char>(p[i]));
   }
   return r;
 }

@@ -1,8 +1,10 @@
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include <gtest/gtest.h>
 
+#include "base/half.h"
 #include "kernels/dispatch.h"
 #include "support/numeric.h"
 
@@ -14,32 +16,106 @@ using test::same_bits;
 
 constexpr std::int64_t kKeys = kAttentionTileKeys;
 
-// The state of a block of queries and the tiles it has met.
-struct Block {
-  std::int64_t dim_k, dim_v, num_queries;
+constexpr KvElement kElements[] = {KvElement::kF32, KvElement::kF16, KvElement::kBF16,
+                                   KvElement::kI8};
+
+// Key and value blocks of one tile in the layout of a page; element (j, d) is a function of the
+// seed, rounded to the type.
+struct Blocks {
+  std::vector<std::byte> k, v;
+
+  Blocks(KvElement element, std::int64_t dim_k, std::int64_t dim_v, std::uint64_t seed) {
+    fill(element, random_floats(seed, kKeys * dim_k, 2.0f), k);
+    fill(element, random_floats(seed + 1, kKeys * dim_v), v);
+  }
+
+  static void fill(KvElement element, const std::vector<float>& values,
+                   std::vector<std::byte>& out) {
+    const auto put = [&](const auto& bits) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(&bits);
+      out.insert(out.end(), bytes, bytes + sizeof bits);
+    };
+    for (const float value : values) {
+      switch (element) {
+        case KvElement::kF32:
+          put(value);
+          break;
+        case KvElement::kF16:
+          put(f32_to_f16(value));
+          break;
+        case KvElement::kBF16:
+          put(f32_to_bf16(value));
+          break;
+        case KvElement::kI8:
+          put(static_cast<std::int8_t>(value * 40.0f));
+          break;
+      }
+    }
+    if (element == KvElement::kI8) {
+      for (std::int64_t j = 0; j < kKeys; ++j) {
+        put(f32_to_f16(0.01f + 0.001f * static_cast<float>(j)));
+      }
+    }
+  }
+};
+
+// Element i of a block, as the number it stands for before a scale.
+double element_of(KvElement element, const std::vector<std::byte>& block, std::int64_t i) {
+  const auto read = [&](auto value) {
+    std::memcpy(&value, block.data() + i * static_cast<std::int64_t>(sizeof value), sizeof value);
+    return value;
+  };
+  switch (element) {
+    case KvElement::kF32:
+      return static_cast<double>(read(0.0f));
+    case KvElement::kF16:
+      return static_cast<double>(f16_to_f32(read(std::uint16_t{0})));
+    case KvElement::kBF16:
+      return static_cast<double>(bf16_to_f32(read(std::uint16_t{0})));
+    case KvElement::kI8:
+      return static_cast<double>(read(std::int8_t{0}));
+  }
+  return 0.0;
+}
+
+double scale_of(KvElement element, const std::vector<std::byte>& block, std::int64_t j) {
+  if (element != KvElement::kI8) {
+    return 1.0;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, block.data() + block.size() - static_cast<std::size_t>(2 * (kKeys - j)), 2);
+  return static_cast<double>(f16_to_f32(bits));
+}
+
+// A block of queries and what a segment makes of them.
+struct Queries {
+  std::int64_t dim_k, dim_v, count;
   float softcap = 0.0f;
   std::vector<float> q, max, sum, acc, scores;
 
-  Block(std::int64_t dk, std::int64_t dv, std::int64_t queries, std::uint64_t seed)
+  Queries(std::int64_t dk, std::int64_t dv, std::int64_t queries, std::uint64_t seed)
       : dim_k(dk),
         dim_v(dv),
-        num_queries(queries),
+        count(queries),
         q(random_floats(seed, queries * dk, 3.0f)),
-        max(static_cast<std::size_t>(queries), -std::numeric_limits<float>::infinity()),
-        sum(static_cast<std::size_t>(queries), 0.0f),
-        acc(static_cast<std::size_t>(queries * dv), 0.0f),
-        scores(static_cast<std::size_t>(queries * kKeys), std::nanf("")) {}
+        max(static_cast<std::size_t>(queries), std::nanf("")),
+        sum(static_cast<std::size_t>(queries), std::nanf("")),
+        acc(static_cast<std::size_t>(queries * dv), std::nanf("")),
+        scores(static_cast<std::size_t>(queries * kSegmentKeys), std::nanf("")) {}
 
-  void tile(IsaLevel level, const std::vector<float>& k, const std::vector<float>& v,
-            const std::vector<std::uint32_t>& visible) {
-    AttentionTileArgs args{};
+  void segment(IsaLevel level, KvElement element, const std::vector<Blocks>& blocks,
+               const std::vector<std::uint32_t>& visible) {
+    std::vector<AttentionTile> tiles;
+    for (const Blocks& block : blocks) {
+      tiles.push_back({block.k.data(), block.v.data()});
+    }
+    AttentionSegmentArgs args{};
     args.q = q.data();
     args.q_stride = dim_k;
-    args.num_queries = num_queries;
-    args.k = k.data();
-    args.k_stride = dim_k;
-    args.v = v.data();
-    args.v_stride = dim_v;
+    args.num_queries = count;
+    args.tiles = tiles.data();
+    args.num_tiles = static_cast<int>(tiles.size());
+    args.tiles_coming = 0;
     args.dim_k = dim_k;
     args.dim_v = dim_v;
     args.scale = 0.25f;
@@ -50,44 +126,107 @@ struct Block {
     args.sum = sum.data();
     args.acc = acc.data();
     args.acc_stride = dim_v;
-    attention_tile_table(level).tile(&args);
+    attention_table(level).segment[static_cast<std::size_t>(element)](&args);
   }
 };
+
+std::vector<Blocks> random_blocks(KvElement element, std::int64_t dim_k, std::int64_t dim_v,
+                                  std::uint64_t seed, std::size_t count) {
+  std::vector<Blocks> blocks;
+  for (std::size_t t = 0; t < count; ++t) {
+    blocks.emplace_back(element, dim_k, dim_v, seed + 10 * t);
+  }
+  return blocks;
+}
 
 std::vector<std::uint32_t> random_masks(std::uint64_t seed, std::int64_t count) {
   std::vector<std::uint32_t> masks;
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto word = philox(seed, static_cast<std::uint64_t>(i / 2), RngPurpose::kTest, 0);
-    masks.push_back(word[0] % 4 == 0 ? ~0u : word[0] % 4 == 1 ? 0u : word[1]);
+    const auto word = philox(seed, static_cast<std::uint64_t>(i), RngPurpose::kTest, 0);
+    masks.push_back(word[0] % 4 == 0 ? 0u : word[0] % 4 == 1 ? word[1] : ~0u);
   }
   return masks;
 }
 
+TEST(AttentionKernel, MatchesDoublePrecision) {
+  std::uint64_t seed = 500;
+  for (const KvElement element : kElements) {
+    for (const float softcap : {0.0f, 4.0f}) {
+      seed += 100;
+      const std::int64_t dim_k = 20;
+      const std::int64_t dim_v = 48;
+      const auto blocks = random_blocks(element, dim_k, dim_v, seed, 5);
+      const auto masks = random_masks(seed, 5 * 3);
+      Queries queries(dim_k, dim_v, 3, seed);
+      queries.softcap = softcap;
+      queries.segment(isa_level(), element, blocks, masks);
+      for (std::int64_t i = 0; i < 3; ++i) {
+        std::vector<double> scores;
+        double max = -HUGE_VAL;
+        for (std::int64_t j = 0; j < 5 * kKeys; ++j) {
+          const Blocks& block = blocks[static_cast<std::size_t>(j / kKeys)];
+          double score = 0.0;
+          for (std::int64_t d = 0; d < dim_k; ++d) {
+            score += static_cast<double>(queries.q[static_cast<std::size_t>(i * dim_k + d)]) *
+                     element_of(element, block.k, d * kKeys + j % kKeys);
+          }
+          score *= scale_of(element, block.k, j % kKeys) * 0.25;
+          if (softcap > 0.0f) {
+            score = static_cast<double>(softcap) * std::tanh(score / static_cast<double>(softcap));
+          }
+          const bool seen = masks[static_cast<std::size_t>(j / kKeys * 3 + i)] >> (j % kKeys) & 1u;
+          scores.push_back(seen ? score : -HUGE_VAL);
+          max = std::max(max, scores.back());
+        }
+        double sum = 0.0;
+        std::vector<double> acc(static_cast<std::size_t>(dim_v), 0.0);
+        for (std::int64_t j = 0; j < 5 * kKeys; ++j) {
+          const Blocks& block = blocks[static_cast<std::size_t>(j / kKeys)];
+          const double p = std::exp(scores[static_cast<std::size_t>(j)] - max);
+          sum += p;
+          for (std::int64_t d = 0; d < dim_v; ++d) {
+            acc[static_cast<std::size_t>(d)] += p * scale_of(element, block.v, j % kKeys) *
+                                                element_of(element, block.v, j % kKeys * dim_v + d);
+          }
+        }
+        const auto at = static_cast<std::size_t>(i);
+        EXPECT_NEAR(queries.max[at], max, 1e-5 * (1.0 + std::fabs(max)));
+        EXPECT_NEAR(queries.sum[at] / sum, 1.0, 3e-5);
+        for (std::int64_t d = 0; d < dim_v; ++d) {
+          EXPECT_NEAR(queries.acc[static_cast<std::size_t>(i * dim_v + d)] / sum,
+                      acc[static_cast<std::size_t>(d)] / sum, 3e-5);
+        }
+      }
+    }
+  }
+}
+
 TEST(AttentionKernel, LevelsAgreeBitForBit) {
   std::uint64_t seed = 10;
-  for (const std::int64_t dim_k : {16, 48, 64, 128}) {
-    for (const std::int64_t dim_v : {16, 64, 80}) {
-      for (const std::int64_t queries : {1, 2, 5, 6, 7, 13}) {
-        seed += 10;
-        std::vector<Block> blocks;
-        for (const IsaLevel level : test::machine_levels()) {
-          Block block(dim_k, dim_v, queries, seed);
-          block.softcap = seed % 20 == 0 ? 5.0f : 0.0f;
-          for (std::uint64_t t = 0; t < 3; ++t) {
-            auto k = random_floats(seed + t, kKeys * dim_k, 2.0f);
-            const auto v = random_floats(seed + 5 + t, kKeys * dim_v);
-            if (t == 2 && seed % 30 == 0) {
-              k[7] = std::numeric_limits<float>::infinity();
+  for (const KvElement element : kElements) {
+    for (const std::int64_t dim_k : {1, 16, 48, 64, 80}) {
+      for (const std::int64_t dim_v : {16, 64, 80, 128}) {
+        for (const std::int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 13}) {
+          seed += 100;
+          const std::size_t num_tiles = seed / 100 % kSegmentTiles + 1;
+          const auto blocks = random_blocks(element, dim_k, dim_v, seed, num_tiles);
+          const auto masks = random_masks(seed, static_cast<std::int64_t>(num_tiles) * count);
+          std::vector<Queries> results;
+          for (const IsaLevel level : test::machine_levels()) {
+            Queries queries(dim_k, dim_v, count, seed);
+            queries.softcap = seed % 300 == 0 ? 5.0f : 0.0f;
+            if (seed % 700 == 0) {
+              queries.q[0] = std::numeric_limits<float>::infinity();
             }
-            block.tile(level, k, v, random_masks(seed + t, queries));
+            queries.segment(level, element, blocks, masks);
+            results.push_back(queries);
           }
-          blocks.push_back(block);
-        }
-        for (const Block& block : blocks) {
-          ASSERT_TRUE(same_bits(block.acc, blocks[0].acc))
-              << dim_k << " " << dim_v << " " << queries;
-          ASSERT_TRUE(same_bits(block.sum, blocks[0].sum));
-          ASSERT_TRUE(same_bits(block.max, blocks[0].max));
+          for (const Queries& queries : results) {
+            ASSERT_TRUE(same_bits(queries.acc, results[0].acc))
+                << dim_k << " " << dim_v << " " << count;
+            ASSERT_TRUE(same_bits(queries.sum, results[0].sum));
+            ASSERT_TRUE(same_bits(queries.max, results[0].max));
+          }
         }
       }
     }
@@ -95,41 +234,41 @@ TEST(AttentionKernel, LevelsAgreeBitForBit) {
 }
 
 TEST(AttentionKernel, AQueryAloneEqualsTheQueryInABlock) {
-  const std::int64_t queries = 13;
-  Block together(48, 80, queries, 1);
-  std::vector<Block> alone;
-  for (std::int64_t i = 0; i < queries; ++i) {
-    alone.emplace_back(48, 80, 1, 1);
-    std::copy_n(together.q.begin() + i * 48, 48, alone.back().q.begin());
-  }
-  for (std::uint64_t t = 0; t < 4; ++t) {
-    const auto k = random_floats(20 + t, kKeys * 48, 2.0f);
-    const auto v = random_floats(30 + t, kKeys * 80);
-    const auto masks = random_masks(40 + t, queries);
-    together.tile(isa_level(), k, v, masks);
-    for (std::size_t i = 0; i < alone.size(); ++i) {
-      alone[i].tile(isa_level(), k, v, {masks[i]});
+  const std::int64_t count = 21;
+  for (const KvElement element : kElements) {
+    const auto blocks = random_blocks(element, 48, 80, 20, 4);
+    const auto masks = random_masks(40, 4 * count);
+    Queries together(48, 80, count, 1);
+    together.segment(isa_level(), element, blocks, masks);
+    for (std::int64_t i = 0; i < count; ++i) {
+      Queries alone(48, 80, 1, 1);
+      std::copy_n(together.q.begin() + i * 48, 48, alone.q.begin());
+      std::vector<std::uint32_t> own;
+      for (std::int64_t t = 0; t < 4; ++t) {
+        own.push_back(masks[static_cast<std::size_t>(t * count + i)]);
+      }
+      alone.segment(isa_level(), element, blocks, own);
+      const auto from = together.acc.begin() + i * 80;
+      EXPECT_TRUE(same_bits(alone.acc, std::vector<float>(from, from + 80))) << i;
+      EXPECT_TRUE(same_bits(alone.sum[0], together.sum[static_cast<std::size_t>(i)]));
     }
-  }
-  for (std::size_t i = 0; i < alone.size(); ++i) {
-    const auto from = together.acc.begin() + static_cast<std::int64_t>(i) * 80;
-    EXPECT_TRUE(same_bits(alone[i].acc, std::vector<float>(from, from + 80))) << i;
-    EXPECT_TRUE(same_bits(alone[i].sum[0], together.sum[i]));
   }
 }
 
 TEST(AttentionKernel, WhatIsNotVisibleCannotChangeAnything) {
   for (const IsaLevel level : test::machine_levels()) {
     const std::vector<std::uint32_t> masks{0x0ff0u, 0xffffffffu, 0x0ff1u};
-    auto k = random_floats(3, kKeys * 16);
-    auto v = random_floats(4, kKeys * 16);
-    Block clean(16, 16, 3, 2);
-    clean.tile(level, k, v, masks);
+    auto blocks = random_blocks(KvElement::kF32, 16, 16, 3, 1);
+    Queries clean(16, 16, 3, 2);
+    clean.segment(level, KvElement::kF32, blocks, masks);
     // Key 20 is seen by query 1 only.
-    std::fill_n(k.begin() + 20 * 16, 16, std::nanf(""));
-    std::fill_n(v.begin() + 20 * 16, 16, std::numeric_limits<float>::infinity());
-    Block dirty(16, 16, 3, 2);
-    dirty.tile(level, k, v, masks);
+    const float nan = std::nanf("");
+    for (std::int64_t d = 0; d < 16; ++d) {
+      std::memcpy(blocks[0].k.data() + (d * kKeys + 20) * 4, &nan, 4);
+      std::memcpy(blocks[0].v.data() + (20 * 16 + d) * 4, &nan, 4);
+    }
+    Queries dirty(16, 16, 3, 2);
+    dirty.segment(level, KvElement::kF32, blocks, masks);
     for (std::size_t i = 0; i < 48; ++i) {
       if (i / 16 != 1) {
         EXPECT_TRUE(same_bits(clean.acc[i], dirty.acc[i])) << i;
@@ -140,19 +279,35 @@ TEST(AttentionKernel, WhatIsNotVisibleCannotChangeAnything) {
   }
 }
 
-TEST(AttentionKernel, AQueryThatSeesNothingKeepsItsState) {
-  Block block(16, 16, 2, 2);
-  const auto k = random_floats(3, kKeys * 16);
-  const auto v = random_floats(4, kKeys * 16);
-  block.tile(isa_level(), k, v, {1u, 1u});
-  const Block before = block;
-  block.tile(isa_level(), v, k, {0u, 2u});
-  EXPECT_EQ(block.sum[0], before.sum[0]);
-  EXPECT_EQ(block.max[0], before.max[0]);
-  EXPECT_EQ(block.acc[3], before.acc[3]);
-  EXPECT_NE(block.sum[1], before.sum[1]);
-  block.tile(isa_level(), v, k, {0u, 0u});
-  EXPECT_EQ(block.sum[0], before.sum[0]);
+TEST(AttentionKernel, MergeSkipsWhatSawNothingAndPassesNanOn) {
+  for (const IsaLevel level : test::machine_levels()) {
+    const auto& table = attention_table(level);
+    const std::vector<std::uint32_t> masks{~0u, 0u};
+    Queries queries(16, 16, 2, 2);
+    queries.segment(level, KvElement::kF16, random_blocks(KvElement::kF16, 16, 16, 3, 1), masks);
+    EXPECT_EQ(queries.sum[1], 0.0f);
+    const Queries before = queries;
+    // Something takes in nothing, nothing takes in something.
+    table.merge(&queries.max[0], &queries.sum[0], queries.acc.data(), before.max[1], before.sum[1],
+                before.acc.data() + 16, 16);
+    EXPECT_TRUE(same_bits(queries.acc, before.acc));
+    table.merge(&queries.max[1], &queries.sum[1], queries.acc.data() + 16, before.max[0],
+                before.sum[0], before.acc.data(), 16);
+    EXPECT_EQ(queries.sum[1], before.sum[0]);
+    EXPECT_EQ(queries.acc[16 + 7], before.acc[7]);
+    // Twice the same segment: the same mean.
+    table.merge(&queries.max[1], &queries.sum[1], queries.acc.data() + 16, before.max[0],
+                before.sum[0], before.acc.data(), 16);
+    EXPECT_EQ(queries.sum[1], 2.0f * before.sum[0]);
+    EXPECT_EQ(queries.acc[16 + 7], 2.0f * before.acc[7]);
+    const std::vector<float> nan(16, std::nanf(""));
+    table.merge(&queries.max[1], &queries.sum[1], queries.acc.data() + 16, std::nanf(""),
+                std::nanf(""), nan.data(), 16);
+    EXPECT_TRUE(std::isnan(queries.sum[1]));
+    table.merge(&queries.max[1], &queries.sum[1], queries.acc.data() + 16, before.max[0],
+                before.sum[0], before.acc.data(), 16);
+    EXPECT_TRUE(std::isnan(queries.acc[16]));
+  }
 }
 
 }  // namespace

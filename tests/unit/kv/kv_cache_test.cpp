@@ -32,19 +32,24 @@ void expect_sound(const PagePool& pool) {
 }
 
 TEST(KvGeometry, BlocksTileThePageWithoutGapsOrOverlap) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
     KvGeometry geometry = tiny_geometry();
     geometry.dtype = dtype;
-    const std::int64_t element = dtype == DType::kF32 ? 4 : 2;
+    const std::int64_t element = dtype == DType::kF32 ? 4 : dtype == DType::kI8 ? 1 : 2;
+    const std::int64_t scale = dtype == DType::kI8 ? 2 : 0;
     std::int64_t next = 0;
     for (std::int32_t layer = 0; layer < geometry.num_layers; ++layer) {
       for (std::int32_t head = 0; head < geometry.num_kv_heads; ++head) {
         EXPECT_EQ(geometry.key_offset(layer, head), next);
-        next += kPageTokens * geometry.head_dim_k * element;
+        EXPECT_EQ(geometry.key_element(5, 2), (2 * 32 + 5) * element);
+        EXPECT_EQ(geometry.key_scale(5), 4 * 32 * element + 5 * scale);
+        next += kPageTokens * (4 * element + scale);
       }
       for (std::int32_t head = 0; head < geometry.num_kv_heads; ++head) {
         EXPECT_EQ(geometry.value_offset(layer, head), next);
-        next += kPageTokens * geometry.head_dim_v * element;
+        EXPECT_EQ(geometry.value_element(5, 2), (5 * 16 + 2) * element);  // 6 dims stand as 16
+        EXPECT_EQ(geometry.value_scale(5), 32 * 16 * element + 5 * scale);
+        next += kPageTokens * (16 * element + scale);
       }
     }
     EXPECT_EQ(geometry.page_bytes(), next);
@@ -90,7 +95,7 @@ TEST(PagePool, HandsOutEveryPageOnceLowestFirst) {
   const auto none = pool->allocate();
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().code, ErrorCode::kExhausted);
-  EXPECT_THAT(none.error().message, AllOf(HasSubstr("1 pages (3840 bytes) wanted"),
+  EXPECT_THAT(none.error().message, AllOf(HasSubstr("1 pages (7680 bytes) wanted"),
                                           HasSubstr("0 of 3 pages (0 bytes) free")));
   const std::uint32_t generation = pages[1].generation();
   pages.erase(pages.begin() + 1);

@@ -70,6 +70,14 @@ TEST_P(Invariance, Chunking) {
   }
 }
 
+TEST_P(Invariance, QuantizedKeysAndValues) {
+  const auto whole = Runner(model_, 1, DType::kI8).logits(tokens_);
+  EXPECT_FALSE(same_bits(whole, base_));
+  Runner runner(model_, 3, DType::kI8);
+  runner.pool->set_placement(PagePool::Placement::kShuffled, 5);
+  EXPECT_TRUE(same_bits(runner.logits(tokens_, 7), whole));
+}
+
 TEST_P(Invariance, ThreadsAndPagePlacement) {
   for (const int threads : {2, 3}) {
     Runner runner(model_, threads, DType::kF16);

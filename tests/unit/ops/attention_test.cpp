@@ -16,10 +16,12 @@ std::unique_ptr<ThreadTeam> make_team(int num_threads) {
 }
 
 const AttentionShape kShapes[] = {
-    {4, 2, 16, 16, 0, 0.0f, DType::kF32, 70},    {3, 1, 64, 64, 0, 0.0f, DType::kF16, 130},
-    {8, 2, 80, 48, 40, 0.0f, DType::kBF16, 101}, {4, 4, 24, 40, 7, 5.0f, DType::kF16, 97},
-    {6, 3, 128, 128, 33, 0.0f, DType::kF32, 75}, {1, 1, 1, 3, 0, 2.0f, DType::kF16, 33},
-    {5, 1, 32, 32, 32, 0.0f, DType::kF32, 100},
+    {4, 2, 16, 16, 0, 0.0f, DType::kF32, 70},     {3, 1, 64, 64, 0, 0.0f, DType::kF16, 130},
+    {8, 2, 80, 48, 40, 0.0f, DType::kBF16, 101},  {4, 4, 24, 40, 7, 5.0f, DType::kF16, 97},
+    {6, 3, 128, 128, 33, 0.0f, DType::kF32, 75},  {1, 1, 1, 3, 0, 2.0f, DType::kF16, 33},
+    {5, 1, 32, 32, 32, 0.0f, DType::kF32, 100},   {8, 1, 64, 64, 0, 0.0f, DType::kI8, 300},
+    {4, 2, 20, 33, 60, 3.0f, DType::kI8, 150},    {2, 1, 16, 32, 300, 0.0f, DType::kF16, 700},
+    {16, 2, 128, 96, 0, 0.0f, DType::kBF16, 290},
 };
 
 TEST(Attention, MatchesDoublePrecision) {
@@ -161,9 +163,41 @@ TEST(Attention, EveryTreePathEqualsItsChain) {
   }
 }
 
+TEST(Attention, ASplitContextIsMergedInTheOrderOfAWholeOne) {
+  // One row of a long context: split over the team's members; beside 200 others: not.
+  const AttentionCase c({4, 1, 32, 32, 0, 0.0f, DType::kF16, 1800}, 11);
+  const auto expected = c.run(*make_team(1), {1800}, 0);
+  for (const int num_threads : {2, 3, 8}) {
+    EXPECT_TRUE(same_bits(c.run(*make_team(num_threads), {1790, 1}, 2), expected)) << num_threads;
+    EXPECT_TRUE(same_bits(c.run(*make_team(num_threads), {1500, 200, 30}, 2), expected))
+        << num_threads;
+  }
+}
+
+TEST(Attention, TreesOnALongPrefixEqualTheirChains) {
+  const std::vector<std::int32_t> parents{-1, 0, 0, 1, 1, 3, 2};
+  const auto num_nodes = static_cast<std::int32_t>(parents.size());
+  for (const DType dtype : {DType::kF16, DType::kI8}) {
+    for (const std::int32_t prefix : {254, 600}) {
+      const AttentionCase c({4, 2, 32, 32, 0, 0.0f, dtype, prefix + num_nodes}, 6);
+      for (const int num_threads : {1, 3}) {
+        const auto tree = run_tree(c, *make_team(num_threads), prefix, parents, 9);
+        for (std::int32_t node = 0; node < num_nodes; ++node) {
+          const auto chain = test::chain_of_path(c, prefix, test::tree_path(parents, node));
+          const auto out = chain.run(*make_team(1), {chain.shape().length}, 0);
+          ASSERT_TRUE(same_bits(std::vector<float>(tree.begin() + node * c.out_width(),
+                                                   tree.begin() + (node + 1) * c.out_width()),
+                                std::vector<float>(out.end() - c.out_width(), out.end())))
+              << "prefix " << prefix << " node " << node;
+        }
+      }
+    }
+  }
+}
+
 TEST(WriteKv, StoresRoundedValuesInTheirSlots) {
   const auto team = make_team(2);
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
     const AttentionCase c({2, 2, 5, 3, 0, 0.0f, dtype, 80}, 4);
     const KvGeometry geometry = c.geometry();
     const test::Pages pages(geometry, 80, 8);
@@ -173,30 +207,53 @@ TEST(WriteKv, StoresRoundedValuesInTheirSlots) {
     span.num_rows = 80;
     write_kv(ctx, geometry, 1, std::span<const ops::AttentionSpan>(&span, 1), c.k.data(),
              c.k_width(), c.v.data(), c.v_width());
-    const auto load = [&](const std::byte* at) {
+    const auto load = [&](const std::byte* block, std::int64_t element, std::int64_t scale) {
       std::uint32_t bits = 0;
-      std::memcpy(&bits, at, dtype == DType::kF32 ? 4 : 2);
-      return dtype == DType::kF32   ? std::bit_cast<float>(bits)
-             : dtype == DType::kF16 ? f16_to_f32(static_cast<std::uint16_t>(bits))
-                                    : bf16_to_f32(static_cast<std::uint16_t>(bits));
+      std::memcpy(&bits, block + element, static_cast<std::size_t>(geometry.element_bytes()));
+      std::uint16_t scale_bits = 0;
+      std::memcpy(&scale_bits, block + scale, static_cast<std::size_t>(geometry.scale_bytes()));
+      return dtype == DType::kF32    ? std::bit_cast<float>(bits)
+             : dtype == DType::kF16  ? f16_to_f32(static_cast<std::uint16_t>(bits))
+             : dtype == DType::kBF16 ? bf16_to_f32(static_cast<std::uint16_t>(bits))
+                                     : f16_to_f32(scale_bits) * static_cast<std::int8_t>(bits);
     };
     for (std::int32_t t = 0; t < 80; ++t) {
+      const std::int64_t token = t % kPageTokens;
       for (std::int32_t g = 0; g < 2; ++g) {
         const std::byte* page = pages.span()[static_cast<std::size_t>(t / kPageTokens)];
+        const std::byte* keys = page + geometry.key_offset(1, g);
+        const std::byte* values = page + geometry.value_offset(1, g);
         for (std::int64_t d = 0; d < 5; ++d) {
-          const std::int64_t at =
-              geometry.key_offset(1, g) + (t % kPageTokens * 5 + d) * geometry.element_bytes();
-          EXPECT_EQ(load(page + at), c.stored(c.k[static_cast<std::size_t>(t * 10 + g * 5 + d)]));
+          EXPECT_EQ(load(keys, geometry.key_element(token, d), geometry.key_scale(token)),
+                    c.stored(c.k, t * 10 + g * 5, 5, d));
         }
-        for (std::int64_t d = 0; d < 3; ++d) {
-          const std::int64_t at =
-              geometry.value_offset(1, g) + (t % kPageTokens * 3 + d) * geometry.element_bytes();
-          EXPECT_EQ(load(page + at), c.stored(c.v[static_cast<std::size_t>(t * 6 + g * 3 + d)]));
+        for (std::int64_t d = 0; d < geometry.padded_dim_v(); ++d) {
+          const double expected = d < 3 ? c.stored(c.v, t * 6 + g * 3, 3, d) : 0.0;
+          EXPECT_EQ(load(values, geometry.value_element(token, d), geometry.value_scale(token)),
+                    expected);
         }
       }
     }
     // Layer 0 was not touched.
     EXPECT_EQ(*(pages.span()[0] + geometry.key_offset(0, 0)), std::byte{0xff});
+  }
+}
+
+TEST(WriteKv, WhatEightBitsCannotHoldComesBackAsNan) {
+  const auto team = make_team(1);
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), 1e8f}) {
+    AttentionCase c({1, 1, 16, 16, 0, 0.0f, DType::kI8, 3}, 4);
+    c.v[16 + 5] = bad;  // of token 1
+    const auto out = c.run(*team, {3}, 0);
+    EXPECT_FALSE(std::isnan(out[0])) << bad;
+    EXPECT_TRUE(std::isnan(out[16])) << bad;
+    EXPECT_TRUE(std::isnan(out[32])) << bad;
+  }
+  // A token of zeros has the scale 0.
+  AttentionCase zeros({1, 1, 16, 16, 0, 0.0f, DType::kI8, 2}, 4);
+  std::fill(zeros.v.begin(), zeros.v.end(), 0.0f);
+  for (const float value : zeros.run(*team, {2}, 0)) {
+    EXPECT_EQ(value, 0.0f);
   }
 }
 

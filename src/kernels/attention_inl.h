@@ -1,0 +1,359 @@
+// Body of the attention family; contract in attention.h. TRINE_LANES_HEADER names the instruction
+// set's lanes.h.
+//
+// Two passes over the segment's tiles, keys then values. Each loads an element once for a group of
+// queries and widens it in registers. While a tile is computed the same bytes of a later one are
+// fetched, so that the core's outstanding misses never run dry at a page's border.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/math_inl.h"
+#include TRINE_LANES_HEADER
+
+namespace trine::kernels {
+namespace {
+
+// Bytes that are on their way while a tile is computed.
+constexpr std::int64_t kFetchAheadBytes = 8192;
+
+// Sixteen elements of each type, as float32, from element `i` of a block.
+struct ElementF32 {
+  static constexpr std::int64_t kBytes = 4;
+  static constexpr bool kScaled = false;
+
+  TRINE_LANES_INLINE V load(const void* block, std::int64_t i) {
+    return vload(static_cast<const float*>(block) + i);
+  }
+};
+
+struct ElementF16 {
+  static constexpr std::int64_t kBytes = 2;
+  static constexpr bool kScaled = false;
+
+  TRINE_LANES_INLINE V load(const void* block, std::int64_t i) {
+    return vload_f16(static_cast<const unsigned char*>(block) + 2 * i);
+  }
+};
+
+struct ElementBF16 {
+  static constexpr std::int64_t kBytes = 2;
+  static constexpr bool kScaled = false;
+
+  TRINE_LANES_INLINE V load(const void* block, std::int64_t i) {
+    return vload_bf16(static_cast<const unsigned char*>(block) + 2 * i);
+  }
+};
+
+struct ElementI8 {
+  static constexpr std::int64_t kBytes = 1;
+  static constexpr bool kScaled = true;
+
+  TRINE_LANES_INLINE V load(const void* block, std::int64_t i) {
+    return vload_i8(static_cast<const unsigned char*>(block) + i);
+  }
+};
+
+// What the segment reads in order: its keys, its values, then the keys of what follows.
+TRINE_LANES_INLINE const char* block_at(const AttentionSegmentArgs& args, std::int64_t i) {
+  if (i < args.num_tiles) {
+    return static_cast<const char*>(args.tiles[i].k);
+  }
+  if (i < 2 * args.num_tiles) {
+    return static_cast<const char*>(args.tiles[i - args.num_tiles].v);
+  }
+  const std::int64_t next = i - args.num_tiles;
+  const std::int64_t last = args.num_tiles + args.tiles_coming - 1;
+  return static_cast<const char*>(args.tiles[next < last ? next : last].k);
+}
+
+// Scores of NQ queries for the 32 keys of one block, not yet scaled by args.scale.
+template <typename Element, unsigned NQ>
+TRINE_LANES_INLINE void score_tile(const AttentionSegmentArgs& args, std::int64_t query, int tile,
+                                   const char* ahead) {
+  constexpr std::int64_t kRowBytes = kAttentionTileKeys * Element::kBytes;
+  const void* k = args.tiles[tile].k;
+  const float* q = args.q + query * args.q_stride;
+  float* scores = args.scores + query * kSegmentKeys + tile * kAttentionTileKeys;
+  for (unsigned part = 0; part < 2; part += kScoreVectors) {
+    V s[NQ][kScoreVectors];
+#pragma GCC unroll 16
+    for (unsigned m = 0; m < NQ; ++m) {
+#pragma GCC unroll 2
+      for (unsigned n = 0; n < kScoreVectors; ++n) {
+        s[m][n] = vzero();
+      }
+    }
+    for (std::int64_t d = 0; d < args.dim_k; ++d) {
+      for (std::int64_t line = 0; line < kRowBytes; line += 64) {
+        __builtin_prefetch(ahead + d * kRowBytes + line);
+      }
+      V kv[kScoreVectors];
+#pragma GCC unroll 2
+      for (unsigned n = 0; n < kScoreVectors; ++n) {
+        kv[n] = Element::load(k, d * kAttentionTileKeys + std::int64_t{16} * (part + n));
+      }
+#pragma GCC unroll 16
+      for (unsigned m = 0; m < NQ; ++m) {
+        const V qv = vset(q[m * args.q_stride + d]);
+#pragma GCC unroll 2
+        for (unsigned n = 0; n < kScoreVectors; ++n) {
+          s[m][n] = vfma(kv[n], qv, s[m][n]);
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (unsigned n = 0; n < kScoreVectors; ++n) {
+      const std::int64_t first = std::int64_t{16} * (part + n);
+      V key_scale = vzero();
+      if constexpr (Element::kScaled) {
+        key_scale = ElementF16::load(k, args.dim_k * kAttentionTileKeys / 2 + first);
+      }
+#pragma GCC unroll 16
+      for (unsigned m = 0; m < NQ; ++m) {
+        const V score = Element::kScaled ? vmul(s[m][n], key_scale) : s[m][n];
+        vstore(scores + m * kSegmentKeys + first, score);
+      }
+    }
+  }
+}
+
+template <typename Element, unsigned NQ>
+void score_queries(const AttentionSegmentArgs& args, std::int64_t query, std::int64_t count,
+                   int tile, const char* ahead) {
+  if constexpr (NQ > 0) {
+    if (count == NQ) {
+      score_tile<Element, NQ>(args, query, tile, ahead);
+    } else {
+      score_queries<Element, NQ - 1>(args, query, count, tile, ahead);
+    }
+  }
+}
+
+template <typename Element>
+void score_segment(const AttentionSegmentArgs& args, std::int64_t distance) {
+  for (int tile = 0; tile < args.num_tiles; ++tile) {
+    const std::uint32_t* visible = args.visible + tile * args.num_queries;
+    const char* ahead = block_at(args, tile + distance);
+    for (std::int64_t query = 0; query < args.num_queries; query += kMaxScoreQueries) {
+      const std::int64_t rest = args.num_queries - query;
+      const std::int64_t count = rest < kMaxScoreQueries ? rest : kMaxScoreQueries;
+      std::uint32_t any = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        any |= visible[query + i];
+      }
+      if (any != 0) {
+        score_queries<Element, kMaxScoreQueries>(args, query, count, tile, ahead);
+        ahead = static_cast<const char*>(args.tiles[tile].k);  // is being read: costs nothing
+      }
+    }
+  }
+}
+
+// Scores of one query become weights; its maximum and sum are set.
+template <typename Element>
+TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int64_t query) {
+  float* scores = args.scores + query * kSegmentKeys;
+  const V scale = vset(args.scale);
+  const V lowest = vset(-__builtin_inff());
+  V max = lowest;
+  for (int part = 0; part < 2 * args.num_tiles; ++part) {
+    const std::uint32_t bits =
+        args.visible[part / 2 * args.num_queries + query] >> (part % 2 * 16) & 0xffffu;
+    if (bits == 0) {
+      continue;
+    }
+    V s = vmul(vload(scores + 16 * part), scale);
+    if (args.softcap > 0.0f) {
+      const V cap = vset(args.softcap);
+      s = vmul(cap, vtanh(vdiv(s, cap)));
+    }
+    s = vselect_bits(bits, s, lowest);
+    vstore(scores + 16 * part, s);
+    max = vmax(max, s);
+  }
+  const float segment_max = vreduce_max(max);
+  args.max[query] = segment_max;
+  max = vset(segment_max);
+  V sum = vzero();
+  for (int part = 0; part < 2 * args.num_tiles; ++part) {
+    const int tile = part / 2;
+    const std::uint32_t bits =
+        args.visible[tile * args.num_queries + query] >> (part % 2 * 16) & 0xffffu;
+    if (bits == 0) {
+      continue;
+    }
+    V p = vselect_bits(bits, vexp(vsub(vload(scores + 16 * part), max)), vzero());
+    sum = vadd(sum, p);
+    if constexpr (Element::kScaled) {
+      const V value_scale = ElementF16::load(
+          args.tiles[tile].v, args.dim_v * kAttentionTileKeys / 2 + part % 2 * 16);
+      p = vmul(p, value_scale);
+    }
+    vstore(scores + 16 * part, p);
+  }
+  args.sum[query] = vreduce_add(sum);
+}
+
+// acc += w * v for NQ queries that see the same keys of a tile, NV vectors of dimensions from d.
+template <typename Element, unsigned NQ, unsigned NV>
+TRINE_LANES_INLINE void accumulate_dims(const AttentionSegmentArgs& args, std::int64_t query,
+                                        int tile, std::uint32_t bits, std::int64_t d,
+                                        const char* ahead) {
+  const void* v = args.tiles[tile].v;
+  const float* w = args.scores + query * kSegmentKeys + tile * kAttentionTileKeys;
+  float* to = args.acc + query * args.acc_stride + d;
+  V acc[NQ][NV];
+#pragma GCC unroll 16
+  for (unsigned m = 0; m < NQ; ++m) {
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < NV; ++n) {
+      acc[m][n] = vload(to + m * args.acc_stride + 16 * n);
+    }
+  }
+  const auto step = [&](std::int64_t key) __attribute__((always_inline)) {
+    const std::int64_t at = key * args.dim_v + d;
+    for (std::int64_t line = 0; line < 16 * NV * Element::kBytes; line += 64) {
+      __builtin_prefetch(ahead + at * Element::kBytes + line);
+    }
+    V weight[NQ];
+#pragma GCC unroll 16
+    for (unsigned m = 0; m < NQ; ++m) {
+      weight[m] = vset(w[m * kSegmentKeys + key]);
+    }
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < NV; ++n) {
+      const V value = Element::load(v, at + std::int64_t{16} * n);
+#pragma GCC unroll 16
+      for (unsigned m = 0; m < NQ; ++m) {
+        acc[m][n] = vfma(weight[m], value, acc[m][n]);
+      }
+    }
+  };
+  if (bits == ~std::uint32_t{0}) {
+    for (std::int64_t key = 0; key < kAttentionTileKeys; ++key) {
+      step(key);
+    }
+  } else {
+    for (; bits != 0; bits &= bits - 1) {
+      step(__builtin_ctz(bits));
+    }
+  }
+#pragma GCC unroll 16
+  for (unsigned m = 0; m < NQ; ++m) {
+#pragma GCC unroll 8
+    for (unsigned n = 0; n < NV; ++n) {
+      vstore(to + m * args.acc_stride + 16 * n, acc[m][n]);
+    }
+  }
+}
+
+// Dimensions [d, dim_v) in blocks of NV vectors, what is left in smaller ones.
+template <typename Element, unsigned NQ, unsigned NV>
+TRINE_LANES_INLINE void accumulate_rest(const AttentionSegmentArgs& args, std::int64_t query,
+                                        int tile, std::uint32_t bits, std::int64_t d,
+                                        const char* ahead) {
+  for (; d + 16 * NV <= args.dim_v; d += 16 * NV) {
+    accumulate_dims<Element, NQ, NV>(args, query, tile, bits, d, ahead);
+  }
+  if constexpr (NV > 1) {
+    accumulate_rest<Element, NQ, NV / 2>(args, query, tile, bits, d, ahead);
+  }
+}
+
+template <typename Element, unsigned NQ>
+void accumulate_queries(const AttentionSegmentArgs& args, std::int64_t query, std::int64_t count,
+                        int tile, std::uint32_t bits, const char* ahead) {
+  if constexpr (NQ > 0) {
+    if (count == NQ) {
+      accumulate_rest<Element, NQ, value_vectors(NQ)>(args, query, tile, bits, 0, ahead);
+    } else {
+      accumulate_queries<Element, NQ - 1>(args, query, count, tile, bits, ahead);
+    }
+  }
+}
+
+template <typename Element>
+void accumulate_segment(const AttentionSegmentArgs& args, std::int64_t distance) {
+  for (int tile = 0; tile < args.num_tiles; ++tile) {
+    const std::uint32_t* visible = args.visible + tile * args.num_queries;
+    const char* ahead = block_at(args, args.num_tiles + tile + distance);
+    for (std::int64_t query = 0; query < args.num_queries;) {
+      const std::uint32_t bits = visible[query];
+      std::int64_t count = 1;
+      while (count < kMaxValueQueries && query + count < args.num_queries &&
+             visible[query + count] == bits) {
+        ++count;
+      }
+      if (bits != 0) {
+        accumulate_queries<Element, kMaxValueQueries>(args, query, count, tile, bits, ahead);
+        ahead = static_cast<const char*>(args.tiles[tile].v);
+      }
+      query += count;
+    }
+  }
+}
+
+template <typename Element>
+void attention_segment(const AttentionSegmentArgs* arguments) {
+  const AttentionSegmentArgs& args = *arguments;
+  const std::int64_t tile_bytes = args.dim_k * kAttentionTileKeys * Element::kBytes;
+  const std::int64_t wanted = (kFetchAheadBytes + tile_bytes - 1) / tile_bytes;
+  const std::int64_t distance = wanted < args.num_tiles ? wanted : args.num_tiles;
+  score_segment<Element>(args, distance);
+  for (std::int64_t query = 0; query < args.num_queries; ++query) {
+    std::uint32_t any = 0;
+    for (int tile = 0; tile < args.num_tiles; ++tile) {
+      any |= args.visible[tile * args.num_queries + query];
+    }
+    if (any != 0) {
+      softmax_query<Element>(args, query);
+    } else {
+      args.max[query] = -__builtin_inff();
+      args.sum[query] = 0.0f;
+    }
+    for (std::int64_t d = 0; d < args.dim_v; d += 16) {
+      vstore(args.acc + query * args.acc_stride + d, vzero());
+    }
+  }
+  accumulate_segment<Element>(args, distance);
+}
+
+void attention_merge(float* max, float* sum, float* acc, float next_max, float next_sum,
+                     const float* next_acc, std::int64_t dim_v) {
+  if (next_sum == 0.0f) {
+    return;
+  }
+  if (*sum == 0.0f) {
+    *max = next_max;
+    *sum = next_sum;
+    for (std::int64_t d = 0; d < dim_v; d += 16) {
+      vstore(acc + d, vload(next_acc + d));
+    }
+    return;
+  }
+  const V first = vset(*max);
+  const V second = vset(next_max);
+  const V both = vmax(first, second);
+  const V first_factor = vexp(vsub(first, both));
+  const V second_factor = vexp(vsub(second, both));
+  float lanes[16];
+  vstore(lanes, vfma(vset(next_sum), second_factor, vmul(vset(*sum), first_factor)));
+  *sum = lanes[0];
+  vstore(lanes, both);
+  *max = lanes[0];
+  for (std::int64_t d = 0; d < dim_v; d += 16) {
+    vstore(acc + d,
+           vfma(vload(next_acc + d), second_factor, vmul(vload(acc + d), first_factor)));
+  }
+}
+
+void attention_finish(const float* acc, float sum, std::int64_t n, float* out) {
+  for (std::int64_t d = 0; d < n; ++d) {
+    out[d] = acc[d] / sum;
+  }
+}
+
+}  // namespace
+}  // namespace trine::kernels
