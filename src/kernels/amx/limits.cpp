@@ -2,6 +2,7 @@
 #define TRINE_VNNI
 #define TRINE_DOT_LANES_HEADER "kernels/avx512/dot_lanes.h"
 
+#include "kernels/amx/tile_config.h"
 #include "kernels/limits_inl.h"
 
 namespace trine::kernels {
@@ -9,18 +10,15 @@ namespace {
 
 // Four result tiles hide the latency of the tile product.
 std::int64_t dots_in_tiles(std::int64_t rounds, std::int32_t* sink) {
-  struct alignas(64) Config {
-    std::uint8_t palette = 1;
-    std::uint8_t start_row = 0;
-    std::uint8_t reserved[14] = {};
-    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64};
-    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16};
-  };
-
-  const Config config;
+  TileConfig config;
+  for (int tile = 0; tile < 6; ++tile) {
+    config.row_bytes[tile] = 64;
+    config.rows[tile] = 16;
+  }
   alignas(64) std::uint8_t ones[16 * 64];
   __builtin_memset(ones, 1, sizeof ones);
-  _tile_loadconfig(&config);
+  load_tile_config(config);
+  settle_memory();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

@@ -8,19 +8,13 @@
 
 #include <immintrin.h>
 
+#include "kernels/amx/tile_config.h"
 #include "kernels/packed.h"
 
 namespace trine::kernels {
 namespace {
 
 // Tile registers: C 0..3 = (16 rows of x) x (strip), A 4 and 5, B 6 and 7.
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
 
 // Configures the unit for `rows0` and `rows1` rows of x and `columns` columns, a multiple of 4 up
 // to
@@ -40,7 +34,7 @@ void configure(std::int64_t rows0, std::int64_t rows1, std::int64_t columns) {
   set(5, second, columns);
   set(6, columns / 4, 64);
   set(7, columns / 4, 64);
-  _tile_loadconfig(&config);
+  load_tile_config(config);
 }
 
 // What the unit is configured for; 0 columns: nothing yet.
@@ -139,6 +133,7 @@ TRINE_DOT_INLINE void multiply_segment(TileState& state, const Segment& segment,
   const std::int64_t rest = columns % step;
   const std::int8_t* const codes = x.codes + row0 * x.code_stride + segment.col;
   state.want(rows0, rows1, step);
+  settle_memory();  // the codes
   if (segment.first) {
     clear_tiles();
   } else {
