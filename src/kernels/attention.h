@@ -2,8 +2,8 @@
 //
 // A segment is up to kSegmentTiles tiles of 32 keys at absolute positions that are multiples of
 // kSegmentTiles * 32. Softmax is exact inside a segment; segments of one query are merged in
-// ascending order (the recurrence of Milakov, Gimelshein 2018 and Dao et al. 2022 over segments), so
-// they can be computed by different threads and the result is the same.
+// ascending order (the recurrence of Milakov, Gimelshein 2018 and Dao et al. 2022 over segments),
+// so they can be computed by different threads and the result is the same.
 //
 // Numeric contract, per query:
 //   s_j = fma(k_j[d], q[d], s_j) for d ascending from s_j = 0; for I8 s_j *= the key's scale; then

@@ -187,8 +187,8 @@ TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int
     V p = vselect_bits(bits, vexp(vsub(vload(scores + 16 * part), max)), vzero());
     sum = vadd(sum, p);
     if constexpr (Element::kScaled) {
-      const V value_scale = ElementF16::load(
-          args.tiles[tile].v, args.dim_v * kAttentionTileKeys / 2 + part % 2 * 16);
+      const V value_scale =
+          ElementF16::load(args.tiles[tile].v, args.dim_v * kAttentionTileKeys / 2 + part % 2 * 16);
       p = vmul(p, value_scale);
     }
     vstore(scores + 16 * part, p);
@@ -344,8 +344,7 @@ void attention_merge(float* max, float* sum, float* acc, float next_max, float n
   vstore(lanes, both);
   *max = lanes[0];
   for (std::int64_t d = 0; d < dim_v; d += 16) {
-    vstore(acc + d,
-           vfma(vload(next_acc + d), second_factor, vmul(vload(acc + d), first_factor)));
+    vstore(acc + d, vfma(vload(next_acc + d), second_factor, vmul(vload(acc + d), first_factor)));
   }
 }
 

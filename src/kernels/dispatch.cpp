@@ -21,6 +21,7 @@ constexpr auto kLinear = float_levels(kLinearScalar, kLinearAvx2, kLinearAvx512)
 constexpr auto kRowwise = float_levels(kRowwiseScalar, kRowwiseAvx2, kRowwiseAvx512);
 constexpr auto kConvert = float_levels(kConvertScalar, kConvertAvx2, kConvertAvx512);
 constexpr auto kAttention = float_levels(kAttentionScalar, kAttentionAvx2, kAttentionAvx512);
+constexpr auto kSelect = float_levels(kSelectScalar, kSelectAvx2, kSelectAvx512);
 constexpr auto kDequant = float_levels(kDequantScalar, kDequantAvx2, kDequantAvx512);
 constexpr PerLevel<PackedTable> kPacked{&kPackedScalar, &kPackedAvx2,       &kPackedAvxVnni,
                                         &kPackedAvx512, &kPackedAvx512Vnni, &kPackedAmx};
@@ -48,6 +49,10 @@ const AttentionTable& attention_table(IsaLevel level) {
 
 const DequantTable& dequant_table(IsaLevel level) {
   return *kDequant[static_cast<std::size_t>(level)];
+}
+
+const SelectTable& select_table(IsaLevel level) {
+  return *kSelect[static_cast<std::size_t>(level)];
 }
 
 const LimitsTable& limits_table(IsaLevel level) {

@@ -9,6 +9,7 @@
 #include "kernels/linear.h"
 #include "kernels/packed.h"
 #include "kernels/rowwise.h"
+#include "kernels/select.h"
 #include "platform/cpu.h"
 
 namespace trine::kernels {
@@ -21,6 +22,7 @@ const AttentionTable& attention_table(IsaLevel level);
 const DequantTable& dequant_table(IsaLevel level);
 const PackedTable& packed_table(IsaLevel level);
 const LimitsTable& limits_table(IsaLevel level);
+const SelectTable& select_table(IsaLevel level);
 
 inline const LinearTable& linear_table() {
   return linear_table(isa_level());
@@ -48,6 +50,10 @@ inline const LimitsTable& limits_table() {
 
 inline const PackedTable& packed_table() {
   return packed_table(isa_level());
+}
+
+inline const SelectTable& select_table() {
+  return select_table(isa_level());
 }
 
 }  // namespace trine::kernels

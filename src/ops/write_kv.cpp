@@ -12,9 +12,9 @@
 namespace trine::ops {
 namespace {
 
-// codes[i] = round(x[i] / scale) in -127..127, scale = max |x| / 127 rounded to binary16, whose bits
-// are returned. Values that binary16 scales cannot reach (NaN, beyond 8.3e6) make the scale NaN, so
-// that they come back as NaN and not as something plausible.
+// codes[i] = round(x[i] / scale) in -127..127, scale = max |x| / 127 rounded to binary16, whose
+// bits are returned. Values that binary16 scales cannot reach (NaN, beyond 8.3e6) make the scale
+// NaN, so that they come back as NaN and not as something plausible.
 std::uint16_t quantize_i8(const float* x, std::int64_t n, std::int8_t* codes) {
   constexpr std::uint16_t kNan = 0x7e00;
   constexpr float kLargestF16 = 65504.0f;
@@ -76,8 +76,7 @@ class RowWriter {
   void each_piece(const float* x, std::int64_t n, std::byte* scale, Put&& put) {
     if (geometry_.dtype == DType::kI8) {
       TRINE_CHECK(n <= kPiece);  // PagePool's geometry has no larger head
-      const std::uint16_t bits =
-          quantize_i8(x, n, reinterpret_cast<std::int8_t*>(piece_.data()));
+      const std::uint16_t bits = quantize_i8(x, n, reinterpret_cast<std::int8_t*>(piece_.data()));
       std::memcpy(scale, &bits, sizeof bits);
       put(0, n);
       return;

@@ -6,7 +6,8 @@
 #include <limits>
 
 #include "base/check.h"
-#include "sampling/fixed_math.h"
+#include "base/fixed_math.h"
+#include "kernels/dispatch.h"
 
 namespace trine::sampling {
 
@@ -76,33 +77,41 @@ void keep_top_k(std::span<const float> logits, std::size_t k, double max_logit, 
   }
 }
 
+std::int64_t size_of(std::span<const float> logits) {
+  return static_cast<std::int64_t>(logits.size());
+}
+
+// A float that every logit with (logit - max) / temperature >= floor exceeds, or -infinity.
+float logit_floor(double max_logit, double temperature, double floor) {
+  // Rounding moves that quotient by far less than this margin.
+  const double logit = max_logit + floor * temperature;
+  const double margin = 1e-6 * (1.0 + std::abs(logit) + std::abs(max_logit));
+  return logit - margin > -double{std::numeric_limits<float>::max()}
+             ? static_cast<float>(logit - margin)
+             : kImpossible;
+}
+
 // Everything possible, in order of ids.
 void keep_all(std::span<const float> logits, double max_logit, double temperature, double floor,
               Scratch& scratch) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] == kImpossible) {
-      continue;
-    }
-    const double scaled = (double{logits[i]} - max_logit) / temperature;
+  const auto& select = kernels::select_table();
+  const std::int64_t n = size_of(logits);
+  const float above = logit_floor(max_logit, temperature, floor);
+  for (std::int64_t i = select.first_above(logits.data(), 0, n, above); i < n;
+       i = select.first_above(logits.data(), i + 1, n, above)) {
+    const float logit = logits[static_cast<std::size_t>(i)];
+    const double scaled = (double{logit} - max_logit) / temperature;
     if (scaled < floor) {
       continue;
     }
     const double weight = fixed_exp(scaled);
     if (weight > 0.0) {
       scratch.law.candidates.push_back({.token = static_cast<std::int32_t>(i),
-                                        .logit = logits[i],
+                                        .logit = logit,
                                         .scaled = scaled,
                                         .weight = weight});
     }
   }
-}
-
-double total_weight(std::span<const float> logits, double max_logit, double temperature) {
-  double total = 0.0;
-  for (const float logit : logits) {
-    total += fixed_exp((double{logit} - max_logit) / temperature);
-  }
-  return total;
 }
 
 // The smallest set of best tokens whose weight reaches top_p of `total`, best first.
@@ -159,15 +168,14 @@ void cut_typical(double typical_p, Scratch& scratch) {
 }  // namespace
 
 std::int32_t argmax(std::span<const float> logits) {
-  std::int32_t best = -1;
-  float best_logit = kImpossible;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > best_logit) {
-      best = static_cast<std::int32_t>(i);
-      best_logit = logits[i];
-    }
+  const auto& select = kernels::select_table();
+  const std::int64_t n = size_of(logits);
+  const float best = select.largest(logits.data(), n);
+  if (best == kImpossible) {
+    return -1;
   }
-  return best;
+  const float below = std::nextafter(best, kImpossible);
+  return static_cast<std::int32_t>(select.first_above(logits.data(), 0, n, below));
 }
 
 void select_top(std::span<const float> logits, std::size_t k, std::vector<std::uint64_t>& keys) {
@@ -177,14 +185,14 @@ void select_top(std::span<const float> logits, std::size_t k, std::vector<std::u
   }
   // A buffer of 2k + 64 keys is cut back to the k best whenever it is full. From then on only
   // logits above the k-th best can enter: an equal one has a higher id, since ids ascend.
+  const auto& select = kernels::select_table();
+  const std::int64_t n = size_of(logits);
   const std::size_t room = 2 * std::min(k, logits.size()) + 64;
   keys.reserve(room);
   float threshold = kImpossible;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] > threshold)) {
-      continue;
-    }
-    keys.push_back(sort_key(logits[i], i));
+  for (std::int64_t i = select.first_above(logits.data(), 0, n, threshold); i < n;
+       i = select.first_above(logits.data(), i + 1, n, threshold)) {
+    keys.push_back(sort_key(logits[static_cast<std::size_t>(i)], static_cast<std::size_t>(i)));
     if (keys.size() == room) {
       const auto last = keys.begin() + static_cast<std::ptrdiff_t>(k - 1);
       std::nth_element(keys.begin(), last, keys.end());
@@ -336,7 +344,8 @@ Status LogitsPipeline::law(std::span<const float> raw, const TokenHistory& histo
   } else if (params_.top_p < 1.0) {
     // Tokens below (1 - p) total / V, all together, weigh less than what top-p leaves out: none of
     // them is kept. Half of that bound leaves room for rounding.
-    const double total = total_weight(logits, max_logit, temperature);
+    const double total =
+        kernels::select_table().exp_sum(logits.data(), size_of(logits), max_logit, temperature);
     const double bound = 0.5 * (1.0 - params_.top_p) * total / static_cast<double>(logits.size());
     keep_all(logits, max_logit, temperature, fixed_log(bound), scratch);
     cut_top_p(params_.top_p, total, false, law.candidates);

@@ -4,7 +4,8 @@
 #include <limits>
 
 #include "base/check.h"
-#include "sampling/fixed_math.h"
+#include "base/fixed_math.h"
+#include "kernels/dispatch.h"
 
 namespace trine::sampling {
 
@@ -70,8 +71,14 @@ Result<std::int32_t> sample(const LogitsPipeline& pipeline, std::span<const floa
   // The favourite runs first: its arrival spares most others their logarithm. Entering it again
   // changes nothing.
   race.enter(best, 1.0);
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double weight = fixed_exp((double{logits[i]} - max_logit) / temperature);
+  const kernels::RaceArgs args{max_logit, temperature, seed, position,
+                               static_cast<std::uint32_t>(race.purpose)};
+  const auto& select = kernels::select_table();
+  const auto n = static_cast<std::int64_t>(logits.size());
+  for (std::int64_t i = select.first_entrant(logits.data(), 0, n, &args, race.best); i < n;
+       i = select.first_entrant(logits.data(), i + 1, n, &args, race.best)) {
+    const double logit = double{logits[static_cast<std::size_t>(i)]};
+    const double weight = fixed_exp((logit - max_logit) / temperature);
     if (weight > 0.0) {
       race.enter(static_cast<std::int32_t>(i), weight);
     }
@@ -84,10 +91,8 @@ void raw_logprobs(std::span<const float> raw, std::int32_t chosen, std::int32_t 
   const std::int32_t best = argmax(raw);
   TRINE_CHECK(best >= 0);
   const double max_logit = double{raw[static_cast<std::size_t>(best)]};
-  double total = 0.0;
-  for (const float logit : raw) {
-    total += fixed_exp(double{logit} - max_logit);
-  }
+  const double total = kernels::select_table().exp_sum(
+      raw.data(), static_cast<std::int64_t>(raw.size()), max_logit, 1.0);
   const double log_total = fixed_log(total);
   const auto logprob = [&](std::int32_t token) {
     return double{raw[static_cast<std::size_t>(token)]} - max_logit - log_total;

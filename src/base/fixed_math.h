@@ -9,21 +9,25 @@
 #include <bit>
 #include <cstdint>
 
-namespace trine::sampling {
+namespace trine {
 
 inline constexpr double kLn2High = 0x1.62e42fefap-1;      // 36 bits: n * kLn2High is exact
 inline constexpr double kLn2Low = 0x1.cf79abc9e3b3ap-40;  // ln 2 - kLn2High
 
 // e^x for x in [-708, 0]; 0 below -708, where results would soon be subnormal. exp(0) is exactly 1.
-inline double fixed_exp(double x) {
+// Double is double, or a vector of them whose lanes all do the same; Bits has its bit patterns.
+// Never called out of line, so that a copy made for one instruction set cannot serve the others.
+template <typename Double, typename Bits>
+__attribute__((always_inline)) inline Double fixed_exp_lanes(Double x) {
   constexpr double kLog2e = 0x1.71547652b82fep+0;
   constexpr double kRound =
       0x1.8p52;  // adding it rounds to the nearest integer, kept in the low bits
-  const double clamped = x < -708.0 ? -708.0 : x;
-  const double shifted = clamped * kLog2e + kRound;
-  const double n = shifted - kRound;
-  const double r = (clamped - n * kLn2High) - n * kLn2Low;  // |r| <= ln2 / 2
-  double p = 1.0 / 6227020800.0;  // Taylor to r^13: the rest is below 2^-57
+  const Double low = Double{} - 708.0;
+  const Double clamped = x < low ? low : x;
+  const Double shifted = clamped * kLog2e + kRound;
+  const Double n = shifted - kRound;
+  const Double r = (clamped - n * kLn2High) - n * kLn2Low;  // |r| <= ln2 / 2
+  Double p = Double{} + 1.0 / 6227020800.0;  // Taylor to r^13: the rest is below 2^-57
   p = p * r + 1.0 / 479001600.0;
   p = p * r + 1.0 / 39916800.0;
   p = p * r + 1.0 / 3628800.0;
@@ -36,9 +40,13 @@ inline double fixed_exp(double x) {
   p = p * r + 1.0 / 6.0;
   p = p * r + 0.5;
   p = p * r * r + r + 1.0;
-  const std::uint64_t exponent = std::bit_cast<std::uint64_t>(shifted) << 52;
-  const double scaled = std::bit_cast<double>(std::bit_cast<std::uint64_t>(p) + exponent);
-  return x < -708.0 ? 0.0 : scaled;
+  const Bits exponent = __builtin_bit_cast(Bits, shifted) << 52;
+  const Double scaled = __builtin_bit_cast(Double, __builtin_bit_cast(Bits, p) + exponent);
+  return x < low ? Double{} : scaled;
+}
+
+inline double fixed_exp(double x) {
+  return fixed_exp_lanes<double, std::uint64_t>(x);
 }
 
 // Natural logarithm of a positive normal number. log(1) is exactly 0.
@@ -65,4 +73,4 @@ inline double fixed_log(double x) {
   return n * kLn2High + (n * kLn2Low + 2.0 * s * (p * z) + 2.0 * s);
 }
 
-}  // namespace trine::sampling
+}  // namespace trine

@@ -1,4 +1,4 @@
-#include "sampling/fixed_math.h"
+#include "base/fixed_math.h"
 
 #include <cmath>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace trine::sampling {
+namespace trine {
 namespace {
 
 double uniform(std::uint64_t i) {
@@ -66,4 +66,4 @@ TEST(FixedMath, BitsAreFrozen) {
 }
 
 }  // namespace
-}  // namespace trine::sampling
+}  // namespace trine
