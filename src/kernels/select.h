@@ -1,9 +1,9 @@
 // Family `select`: passes over the logits of one position, for picking and drawing tokens.
 //
-// Numeric contract: comparisons are exact; exp_sum adds base/fixed_math.h's exp in eight lanes (lane
-// j takes elements j, j + 8, ... ascending) and folds them (0+4, 1+5, ...), then (0+2, 1+3), then
-// both: the same bits on every instruction set. Shapes: x [n], n >= 0, any alignment. Errors: none.
-// Thread rule: pure functions.
+// Numeric contract: comparisons are exact; exp_sum adds base/fixed_math.h's exp in eight lanes
+// (lane j takes elements j, j + 8, ... ascending) and folds them (0+4, 1+5, ...), then (0+2, 1+3),
+// then both: the same bits on every instruction set. Shapes: x [n], n >= 0, any alignment. Errors:
+// none. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

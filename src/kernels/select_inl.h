@@ -1,8 +1,9 @@
 // Body of the select family; contract in select.h.
 //
 // Written on the compiler's vector types, TRINE_VECTOR_BYTES wide (what the instruction set has:
-// wider ones would be taken apart): every lane does plain additions and multiplications in the order
-// written. A pass looks at a block before it asks whether anything in it matters, and that is rare.
+// wider ones would be taken apart): every lane does plain additions and multiplications in the
+// order written. A pass looks at a block before it asks whether anything in it matters, and that is
+// rare.
 #pragma once
 
 #include <cstdint>
@@ -129,8 +130,8 @@ __attribute__((always_inline)) inline Doubles race_uniforms(const RaceArgs& race
   }
   const Words bits = (c0 << 32 | c1) >> 12;
   // As the mantissa of a number in [2^52, 2^53): an exact conversion.
-  const Doubles whole = __builtin_bit_cast(Doubles, bits | std::uint64_t{0x4330000000000000u}) -
-                        0x1p52;
+  const Doubles whole =
+      __builtin_bit_cast(Doubles, bits | std::uint64_t{0x4330000000000000u}) - 0x1p52;
   return (whole + 0.5) * 0x1p-52;
 }
 

@@ -47,7 +47,8 @@ TEST(SelectKernel, FirstAboveFindsEveryPlace) {
         EXPECT_EQ(table.first_above(x.data(), at, n, 1.0f), at);
         EXPECT_EQ(table.first_above(x.data(), at + 1, n, 1.0f), n);
         x[static_cast<std::size_t>(at)] = std::nanf("");
-        EXPECT_EQ(table.first_above(x.data(), 0, n, -kInf), at == 0 ? std::min<std::int64_t>(1, n) : 0);
+        EXPECT_EQ(table.first_above(x.data(), 0, n, -kInf),
+                  at == 0 ? std::min<std::int64_t>(1, n) : 0);
         x[static_cast<std::size_t>(at)] = 1.0f;
       }
     }
