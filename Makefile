@@ -4,6 +4,7 @@
 #   make test       what CI runs: lint, release everything, asan unit+property, tsan threaded, fuzz replay + 10 s each
 #   make test-all   every test in every preset, and the tidy build
 #   make bench      micro benchmarks, and the packed kernels beside the limits of the machine
+#   make bench-peers    Trine and llama.cpp side by side (builds llama.cpp once; hours, ARGS=--quick: minutes; docs/benchmarks.md)
 #   make lint       format, layers, symbols, file sizes
 #   make format     rewrite sources with clang-format 16
 #   make golden     regenerate golden files with the pinned Python oracles (needs network and ~6 GB)
@@ -14,7 +15,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := all
-.PHONY: all setup demo test test-all bench lint format golden golden-llama fuzz-long clean
+.PHONY: all setup demo test test-all bench bench-peers lint format golden golden-llama fuzz-long clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
@@ -38,6 +39,11 @@ test-all: setup
 bench: setup
 	@tools/build.sh release all
 	@tools/bench.sh
+
+bench-peers: setup
+	@tools/build.sh release trine synthetic_gguf
+	@bench/peers/setup.sh
+	@python3 bench/peers/run.py $(ARGS)
 
 lint: setup
 	@python3 tools/check_tree.py
