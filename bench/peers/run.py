@@ -103,7 +103,7 @@ class Trine:
         self.threads, self.cpus = threads, cpus
 
     def offline(self, model, tests, repeats):
-        command = [TRINE, "bench", "offline", model.path, "--json", "--quiet", "--threads", str(self.threads),
+        command = [TRINE, "bench", "offline", model.path, "--json", "--quiet", "--kv", "f16", "--threads", str(self.threads),
                    "--repeat", str(repeats), "--tests", ",".join(tests)]
         run = Run(command, self.cpus)
         return run, {row["test"]: row["samples"] for row in json.loads(run.out)["rows"]}
