@@ -4,7 +4,7 @@
 #   build/peers/plain/    what -march=native gives, without the AMX unit: the repacked AVX-512 or AVX2 kernels
 #   build/peers/amx/      the same with it, only on a machine that has AMX; which one is faster depends on the work
 # JOBS sets the number of compilers at a time.
-set -euo pipefail
+set -Eeuo pipefail
 cd "$(dirname "$0")/../.."
 here=bench/peers
 out=build/peers
