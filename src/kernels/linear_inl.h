@@ -12,8 +12,8 @@ namespace {
 
 // acc += w * x for one step of lanes of NW rows and NX rows; `load` reads a row's lanes. The
 // operands of the smaller side are held in registers, those of the other pass one by one.
-template <unsigned NW, unsigned NX, typename Load>
-TRINE_LANES_INLINE void multiply_step(P (&acc)[NX][NW], const float* w, std::int64_t w_stride,
+template <unsigned NW, unsigned NX, typename W, typename Load>
+TRINE_LANES_INLINE void multiply_step(P (&acc)[NX][NW], const W* w, std::int64_t w_stride,
                                       const float* x, std::int64_t x_stride, Load load) {
   if constexpr (NX < NW) {
     P xv[NX];
@@ -48,8 +48,8 @@ TRINE_LANES_INLINE void multiply_step(P (&acc)[NX][NW], const float* w, std::int
 
 // NW rows of w against NX rows of x, all sums in registers: part by part of the lanes, so that an
 // instruction set with few registers can hold a large tile too.
-template <unsigned NW, unsigned NX>
-TRINE_LANES_INLINE void dot_tile(const float* w, std::int64_t w_stride, const float* x,
+template <unsigned NW, unsigned NX, typename W>
+TRINE_LANES_INLINE void dot_tile(const W* w, std::int64_t w_stride, const float* x,
                                  std::int64_t x_stride, std::int64_t k, const float* bias, float* y,
                                  std::int64_t y_stride) {
   const std::int64_t whole = k & ~std::int64_t{15};
@@ -102,8 +102,8 @@ TRINE_LANES_INLINE void dot_tile(const float* w, std::int64_t w_stride, const fl
 }
 
 // All of w against NX rows of x.
-template <unsigned NX>
-void dot_rows_x(const float* w, std::int64_t w_stride, std::int64_t num_w, const float* x,
+template <unsigned NX, typename W>
+void dot_rows_x(const W* w, std::int64_t w_stride, std::int64_t num_w, const float* x,
                 std::int64_t x_stride, std::int64_t k, const float* bias, float* y,
                 std::int64_t y_stride) {
   constexpr unsigned kRows = tile_w_rows(NX);
@@ -118,8 +118,8 @@ void dot_rows_x(const float* w, std::int64_t w_stride, std::int64_t num_w, const
   }
 }
 
-template <unsigned NX>
-void dot_rows_remainder(const float* w, std::int64_t w_stride, std::int64_t num_w, const float* x,
+template <unsigned NX, typename W>
+void dot_rows_remainder(const W* w, std::int64_t w_stride, std::int64_t num_w, const float* x,
                         std::int64_t x_stride, std::int64_t num_x, std::int64_t k,
                         const float* bias, float* y, std::int64_t y_stride) {
   if constexpr (NX > 0) {
@@ -131,7 +131,8 @@ void dot_rows_remainder(const float* w, std::int64_t w_stride, std::int64_t num_
   }
 }
 
-void dot_rows(const float* w, std::int64_t w_stride, std::int64_t num_w, const float* x,
+template <typename W>
+void dot_rows(const W* w, std::int64_t w_stride, std::int64_t num_w, const float* x,
               std::int64_t x_stride, std::int64_t num_x, std::int64_t k, const float* bias,
               float* y, std::int64_t y_stride) {
   // The rows of x stay in the first-level cache while the rows of w pass by.

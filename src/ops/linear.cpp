@@ -1,6 +1,6 @@
-// linear() and embed(). Packed weights are multiplied as they are. Weights in their file's form are
-// turned into float32 rows, a few at a time, and then multiplied with every row of x while they are
-// in the second-level cache.
+// linear() and embed(). Packed weights are multiplied as they are, and so are floats of the file
+// for a few rows of x. Else weights in their file's form are turned into float32 rows, a few at a
+// time, and then multiplied with every row of x while they are in the second-level cache.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -35,10 +35,40 @@ void check_view(const WeightView& w) {
   TRINE_CHECK(row_bytes.has_value() && w.row_bytes >= *row_bytes);
 }
 
-// F32 rows can be multiplied where they are, if they are aligned as floats.
-bool usable_in_place(const WeightView& w) {
-  return w.dtype == DType::kF32 && reinterpret_cast<std::uintptr_t>(w.data) % alignof(float) == 0 &&
-         w.row_bytes % static_cast<std::int64_t>(sizeof(float)) == 0;
+// Rows of w from row `first` on, `count` of them, times the input, where they stand in the file.
+// False for what must be decoded first.
+bool multiply_in_place(const LinearTask& task, const LinearInput& input, std::int64_t first,
+                       std::int64_t count) {
+  const WeightView& w = *task.w;
+  const std::byte* data = w.data + first * w.row_bytes;
+  const float* bias = task.bias == nullptr ? nullptr : task.bias + first;
+  const kernels::LinearTable& table = kernels::linear_table();
+  const auto multiply = [&]<typename W>(kernels::DotRows<W> dot_rows) {
+    if (reinterpret_cast<std::uintptr_t>(data) % alignof(W) != 0 ||
+        w.row_bytes % static_cast<std::int64_t>(sizeof(W)) != 0) {
+      return false;
+    }
+    dot_rows(reinterpret_cast<const W*>(data), w.row_bytes / static_cast<std::int64_t>(sizeof(W)),
+             count, input.x, input.stride, input.num_rows, w.cols, bias, task.y + first,
+             task.y_stride);
+    return true;
+  };
+  if (w.dtype == DType::kF32) {
+    return multiply(table.dot_rows);
+  }
+  if (input.num_rows > table.rows_per_pass) {
+    return false;
+  }
+  switch (w.dtype) {
+    case DType::kF16:
+      return multiply(table.dot_rows_f16);
+    case DType::kBF16:
+      return multiply(table.dot_rows_bf16);
+    case DType::kF8E4M3:
+      return multiply(table.dot_rows_f8_e4m3);
+    default:
+      return false;
+  }
 }
 
 // Weight bytes that a member takes at a time: enough for the memory system to stream, few enough
@@ -48,48 +78,42 @@ constexpr std::int64_t kGrabBytes = std::int64_t{128} * 1024;
 // In the file's form, in float32.
 void linear_f32(Context& ctx, const LinearInput& input, const LinearTask& task) {
   const WeightView& w = *task.w;
-  const float* bias = task.bias;
-  const float* x = input.x;
-  const std::int64_t x_stride = input.stride;
-  const std::int64_t num_rows = input.num_rows;
-  float* y = task.y;
-  const std::int64_t y_stride = task.y_stride;
   check_view(w);
-  const bool in_place = usable_in_place(w);
-  const std::int64_t stride = in_place ? w.row_bytes / static_cast<std::int64_t>(sizeof(float))
-                                       : round_up(w.cols, kSplitGrain);
+  const std::int64_t stride = round_up(w.cols, kSplitGrain);
   const std::int64_t fitting = kBlockBytes / (stride * static_cast<std::int64_t>(sizeof(float)));
   const std::int64_t block_rows = std::clamp<std::int64_t>(fitting / 8 * 8, 8, kMaxBlockRows);
-  if (!in_place) {
-    ctx.reserve_scratch(static_cast<std::size_t>(block_rows * stride) * sizeof(float));
-  }
-  const kernels::LinearTable& table = kernels::linear_table();
+  ctx.reserve_scratch(static_cast<std::size_t>(block_rows * stride) * sizeof(float));
   const auto work = [&](std::int64_t begin, std::int64_t end, int thread_idx) {
     for (std::int64_t n = begin; n < end; n += block_rows) {
       const std::int64_t count = std::min(block_rows, end - n);
-      const float* rows = nullptr;
-      if (in_place) {
-        rows = reinterpret_cast<const float*>(w.data) + n * stride;
-      } else {
-        auto* decoded = reinterpret_cast<float*>(ctx.scratch(thread_idx));
-        for (std::int64_t i = 0; i < count; ++i) {
-          kernels::dequantize_row(w.dtype, w.data + (n + i) * w.row_bytes, decoded + i * stride,
-                                  w.cols);
-        }
-        rows = decoded;
+      if (multiply_in_place(task, input, n, count)) {
+        continue;
       }
-      table.dot_rows(rows, stride, count, x, x_stride, num_rows, w.cols,
-                     bias == nullptr ? nullptr : bias + n, y + n, y_stride);
+      auto* decoded = reinterpret_cast<float*>(ctx.scratch(thread_idx));
+      for (std::int64_t i = 0; i < count; ++i) {
+        kernels::dequantize_row(w.dtype, w.data + (n + i) * w.row_bytes, decoded + i * stride,
+                                w.cols);
+      }
+      kernels::linear_table().dot_rows(
+          decoded, stride, count, input.x, input.stride, input.num_rows, w.cols,
+          task.bias == nullptr ? nullptr : task.bias + n, task.y + n, task.y_stride);
     }
   };
   const int num_threads = ctx.team().num_threads();
-  if (num_threads == 1 || w.rows * w.cols * num_rows < kMinParallelWork) {
+  if (num_threads == 1 || w.rows * w.cols * input.num_rows < kMinParallelWork) {
     work(0, w.rows, 0);
     return;
   }
+  // Dealt out as members come for more: one that is held up does not hold up the others.
+  const std::int64_t grab =
+      std::clamp<std::int64_t>(round_up(kGrabBytes / w.row_bytes, kSplitGrain), kSplitGrain,
+                               std::max(kSplitGrain, round_up(w.rows / num_threads, kSplitGrain)));
+  std::atomic<std::int64_t> next{0};
   ctx.team().run([&](int thread_idx) {
-    const auto [begin, end] = split_range(w.rows, kSplitGrain, thread_idx, num_threads);
-    work(begin, end, thread_idx);
+    for (std::int64_t n = next.fetch_add(grab, std::memory_order_relaxed); n < w.rows;
+         n = next.fetch_add(grab, std::memory_order_relaxed)) {
+      work(n, std::min(n + grab, w.rows), thread_idx);
+    }
   });
 }
 

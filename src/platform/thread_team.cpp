@@ -233,8 +233,10 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::create(int num_threads) {
     if (error != 0) {
       break;
     }
-    if (fits && !cpus.empty()) {
-      // The caller is member 0 and stays unpinned: threads it starts later would inherit the pin.
+    // Only a team that takes every CPU is pinned: smaller ones of two processes would all choose
+    // the same CPUs and leave the others idle. The caller is member 0 and stays unpinned, as
+    // threads it starts later would inherit the pin; the CPU that is left over is the first.
+    if (impl->num_threads == num_cpus) {
       pin_to(worker.handle, cpus[started + 1]);
     }
   }

@@ -2,8 +2,9 @@
 //
 // Work is split by the caller over output rows or heads, never over a reduction, so results do not
 // depend on the team's size. The calling thread is member 0. Waiting spins briefly, then sleeps on
-// a futex, so that an idle team costs nothing and two processes on one machine do not fight. Thread
-// rule: run() is called by one thread at a time (the engine role).
+// a futex, so that an idle team costs nothing and two processes on one machine do not fight. A team
+// of as many members as usable CPUs is pinned to them; the scheduler places the members of others.
+// Thread rule: run() is called by one thread at a time (the engine role).
 #pragma once
 
 #include <cstdint>

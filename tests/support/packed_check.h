@@ -47,8 +47,8 @@ struct Rows {
   PackedRows view{};
 };
 
-inline Rows quantize(const PackedTable& table, const PackedScheme& scheme, const std::vector<float>& x,
-              std::int64_t num_rows, std::int64_t cols) {
+inline Rows quantize(const PackedTable& table, const PackedScheme& scheme,
+                     const std::vector<float>& x, std::int64_t num_rows, std::int64_t cols) {
   const std::int64_t padded = packed_padded_cols(cols);
   const std::int64_t group = packed_activation_group(scheme, cols);
   const std::int64_t sum_group = packed_group(scheme, cols);
@@ -70,8 +70,8 @@ inline Rows quantize(const PackedTable& table, const PackedScheme& scheme, const
   return out;
 }
 
-inline std::vector<float> multiply(const PackedTable& table, const PackedMatrix& w, const PackedRows& x,
-                            const float* bias) {
+inline std::vector<float> multiply(const PackedTable& table, const PackedMatrix& w,
+                                   const PackedRows& x, const float* bias) {
   Aligned scratch(static_cast<std::size_t>(kPackedScratchBytes));
   std::vector<float> y(static_cast<std::size_t>(x.num_rows * w.rows), -77.0f);
   const std::int64_t blocks = (w.rows + 31) / 32;
@@ -117,7 +117,7 @@ inline bool follows_activation_rule(const Rows& rows, const std::vector<float>& 
 
 // packed.h's chain of one element, from its text.
 inline float chain(const PackedTwin& twin, const std::uint8_t* data, const PackedRows& x,
-            std::int64_t activation_group, std::int64_t row, std::int64_t m) {
+                   std::int64_t activation_group, std::int64_t row, std::int64_t m) {
   float acc = 0.0f;
   for (std::int64_t first = 0; first < twin.padded(); first += twin.group()) {
     std::int64_t dot = 0;
@@ -142,8 +142,8 @@ struct PackedShape {
 
 // Empty, or the first way in which some level breaks packed.h for random weights and activations of
 // this scheme and shape, and these numbers of rows (ascending).
-inline std::string scheme_fault(const PackedScheme& scheme, const PackedShape& c, std::uint64_t seed,
-                  const std::vector<std::int64_t>& row_counts) {
+inline std::string scheme_fault(const PackedScheme& scheme, const PackedShape& c,
+                                std::uint64_t seed, const std::vector<std::int64_t>& row_counts) {
   const PackedTwin twin(scheme, c.rows, c.cols);
   const auto bytes = twin.random(seed);
   Aligned packed(bytes.size());

@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/linear.h"
+
 #define TRINE_LANES_INLINE static inline __attribute__((always_inline))
 
 namespace trine::kernels {
@@ -213,6 +215,26 @@ TRINE_LANES_INLINE V vjoin(const P (&parts)[kParts]) {
 
 struct PartLoad {
   __attribute__((always_inline)) P operator()(const float* p) const { return _mm256_loadu_ps(p); }
+
+  __attribute__((always_inline)) P operator()(const StoredF16* p) const {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p->bytes)));
+  }
+
+  __attribute__((always_inline)) P operator()(const StoredBF16* p) const {
+    return widen_bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p->bytes)));
+  }
+
+  // 2^8 times the number with these bits as a binary16, whose exponent is one bit wider.
+  __attribute__((always_inline)) P operator()(const StoredF8E4M3* p) const {
+    const __m128i bits =
+        _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p->bytes)));
+    const __m128i largest = _mm_set1_epi16(0x7f);
+    const __m128i magnitude = _mm_and_si128(bits, largest);
+    const __m128i sign = _mm_slli_epi16(_mm_andnot_si128(largest, bits), 8);
+    const __m128i half = _mm_blendv_epi8(_mm_slli_epi16(magnitude, 7), _mm_set1_epi16(0x7e00),
+                                         _mm_cmpeq_epi16(magnitude, largest));
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(half, sign)), _mm256_set1_ps(256.0f));
+  }
 };
 
 // The first n lanes, zero in the others; n may be negative.
@@ -221,6 +243,15 @@ struct PartLoadFirst {
 
   __attribute__((always_inline)) P operator()(const float* p) const {
     return _mm256_maskload_ps(p, first_lanes(n));
+  }
+
+  template <typename W>
+  __attribute__((always_inline)) P operator()(const W* p) const {
+    W first[8] = {};
+    for (std::int64_t i = 0; i < n && i < 8; ++i) {
+      first[i] = p[i];
+    }
+    return PartLoad{}(first);
   }
 };
 

@@ -5,6 +5,7 @@
 
 namespace trine::kernels {
 
-extern const LinearTable kLinearAvx2 = {&dot_rows};
+extern const LinearTable kLinearAvx2 = {&dot_rows<float>, &dot_rows<StoredF16>,
+                                        &dot_rows<StoredBF16>, &dot_rows<StoredF8E4M3>, kMaxTileX};
 
 }  // namespace trine::kernels

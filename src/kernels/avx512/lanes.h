@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/linear.h"
+
 #define TRINE_LANES_INLINE static inline __attribute__((always_inline))
 
 namespace trine::kernels {
@@ -177,6 +179,26 @@ TRINE_LANES_INLINE V vjoin(const P (&parts)[kParts]) {
 
 struct PartLoad {
   __attribute__((always_inline)) P operator()(const float* p) const { return vload(p); }
+
+  __attribute__((always_inline)) P operator()(const StoredF16* p) const {
+    return vload_f16(p->bytes);
+  }
+
+  __attribute__((always_inline)) P operator()(const StoredBF16* p) const {
+    return vload_bf16(p->bytes);
+  }
+
+  // 2^8 times the number with these bits as a binary16, whose exponent is one bit wider.
+  __attribute__((always_inline)) P operator()(const StoredF8E4M3* p) const {
+    const __m256i bits =
+        _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p->bytes)));
+    const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi16(0x7f));
+    const __m256i sign = _mm256_slli_epi16(_mm256_andnot_si256(_mm256_set1_epi16(0x7f), bits), 8);
+    const __mmask16 is_nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7f));
+    const __m256i half =
+        _mm256_mask_blend_epi16(is_nan, _mm256_slli_epi16(magnitude, 7), _mm256_set1_epi16(0x7e00));
+    return vmul(_mm512_cvtph_ps(_mm256_or_si256(half, sign)), vset(256.0f));
+  }
 };
 
 // The first n lanes, zero in the others.
@@ -184,6 +206,15 @@ struct PartLoadFirst {
   std::int64_t n;
 
   __attribute__((always_inline)) P operator()(const float* p) const { return vload_n(p, n); }
+
+  template <typename W>
+  __attribute__((always_inline)) P operator()(const W* p) const {
+    W first[16] = {};
+    for (std::int64_t i = 0; i < n && i < 16; ++i) {
+      first[i] = p[i];
+    }
+    return PartLoad{}(first);
+  }
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "kernels/linear.h"
 
 #define TRINE_LANES_INLINE static inline __attribute__((always_inline))
 
@@ -228,6 +229,26 @@ TRINE_LANES_INLINE V vjoin(const P (&parts)[kParts]) {
 
 struct PartLoad {
   __attribute__((always_inline)) P operator()(const float* p) const { return vload(p); }
+
+  __attribute__((always_inline)) P operator()(const StoredF16* p) const {
+    return vload_f16(p->bytes);
+  }
+
+  __attribute__((always_inline)) P operator()(const StoredBF16* p) const {
+    return vload_bf16(p->bytes);
+  }
+
+  // 2^8 times the number with these bits as a binary16, whose exponent is one bit wider.
+  __attribute__((always_inline)) P operator()(const StoredF8E4M3* p) const {
+    V r;
+    for (int i = 0; i < 16; ++i) {
+      const unsigned bits = p[i].bytes[0];
+      const unsigned magnitude = bits & 0x7fu;
+      const unsigned half = (bits & 0x80u) << 8 | (magnitude == 0x7fu ? 0x7e00u : magnitude << 7);
+      r.v[i] = f16_to_f32(static_cast<std::uint16_t>(half)) * 256.0f;
+    }
+    return r;
+  }
 };
 
 // The first n lanes, zero in the others.
@@ -235,6 +256,15 @@ struct PartLoadFirst {
   std::int64_t n;
 
   __attribute__((always_inline)) P operator()(const float* p) const { return vload_n(p, n); }
+
+  template <typename W>
+  __attribute__((always_inline)) P operator()(const W* p) const {
+    W first[16] = {};
+    for (std::int64_t i = 0; i < n && i < 16; ++i) {
+      first[i] = p[i];
+    }
+    return PartLoad{}(first);
+  }
 };
 
 }  // namespace

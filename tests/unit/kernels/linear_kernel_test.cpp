@@ -123,5 +123,56 @@ TEST(LinearKernel, NanInfinityAndTinyValuesAgree) {
   }
 }
 
+// Stored rows against the same rows decoded to float32, at odd addresses.
+template <typename W>
+void check_stored(DotRows<W> LinearTable::*dot_rows, DType type, std::uint64_t seed) {
+  const auto element = static_cast<std::int64_t>(sizeof(W));
+  for (const std::int64_t k : {1, 7, 8, 9, 16, 37, 300}) {
+    for (const std::int64_t num_x : {1, 2, 3, 5, 6, 7}) {
+      const std::int64_t num_w = 13;
+      std::vector<std::byte> bytes(static_cast<std::size_t>(num_w * k * element + 1));
+      for (std::size_t i = 0; i < bytes.size(); ++i) {
+        bytes[i] =
+            static_cast<std::byte>(philox(seed, static_cast<std::uint64_t>(k), RngPurpose::kTest,
+                                          static_cast<std::uint32_t>(i))[0]);
+      }
+      std::vector<float> decoded(static_cast<std::size_t>(num_w * k));
+      kDequantScalar.row[static_cast<std::size_t>(type)](bytes.data() + 1, decoded.data(),
+                                                         num_w * k);
+      const auto x = random_floats(seed + 1, num_x * k);
+      const auto expected = run(IsaLevel::kScalar, {num_w, num_x, k}, decoded, k, x, k, nullptr);
+      for (const IsaLevel level : test::machine_levels()) {
+        std::vector<float> y(expected.size(), -77.0f);
+        (linear_table(level).*dot_rows)(reinterpret_cast<const W*>(bytes.data() + 1), k, num_w,
+                                        x.data(), k, num_x, k, nullptr, y.data(), num_w);
+        ASSERT_TRUE(same_bits(y, expected)) << isa_level_name(level) << " k " << k;
+      }
+    }
+  }
+}
+
+TEST(LinearKernel, StoredFloatsGiveTheBitsOfDecodedOnes) {
+  check_stored(&LinearTable::dot_rows_f16, DType::kF16, 1);
+  check_stored(&LinearTable::dot_rows_bf16, DType::kBF16, 2);
+  check_stored(&LinearTable::dot_rows_f8_e4m3, DType::kF8E4M3, 3);
+  // Every code of eight bits.
+  std::vector<std::byte> codes;
+  for (int code = 0; code < 256; ++code) {
+    codes.push_back(static_cast<std::byte>(code));
+  }
+  std::vector<float> decoded(256);
+  kDequantScalar.row[static_cast<std::size_t>(DType::kF8E4M3)](codes.data(), decoded.data(), 256);
+  const float one = 1.0f;
+  for (const IsaLevel level : test::machine_levels()) {
+    std::vector<float> y(256);
+    linear_table(level).dot_rows_f8_e4m3(reinterpret_cast<const StoredF8E4M3*>(codes.data()), 1,
+                                         256, &one, 1, 1, 1, nullptr, y.data(), 256);
+    for (std::size_t i = 0; i < 256; ++i) {
+      // A sum that starts at +0 makes -0 to +0.
+      EXPECT_TRUE(same_bits(y[i], decoded[i] + 0.0f)) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trine::kernels

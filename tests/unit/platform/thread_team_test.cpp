@@ -129,32 +129,33 @@ TEST(ThreadTeam, TheCallersAffinityIsLeftAlone) {
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
-TEST(ThreadTeam, WorkersArePinnedApartWhenTheyFit) {
-  const int num_cpus = num_usable_cpus();
-  if (num_cpus < 2) {
-    GTEST_SKIP() << "one CPU";
-  }
-  const auto team = make_team(2);
-  int pinned_to = 0;
+// CPUs that each member may run on.
+std::vector<int> cpus_of_members(int num_threads) {
+  const auto team = make_team(num_threads);
+  std::vector<int> counts(static_cast<std::size_t>(num_threads), 0);
   team->run([&](int thread_idx) {
-    if (thread_idx == 1) {
-      cpu_set_t set;
-      if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        pinned_to = CPU_COUNT(&set);
-      }
-    }
-  });
-  EXPECT_EQ(pinned_to, 1);
-  const auto large = make_team(num_cpus + 1);
-  std::vector<int> counts(static_cast<std::size_t>(num_cpus) + 1, 0);
-  large->run([&](int thread_idx) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof(set), &set) == 0) {
       counts[static_cast<std::size_t>(thread_idx)] = CPU_COUNT(&set);
     }
   });
-  for (const int count : counts) {
-    EXPECT_EQ(count, num_cpus);
+  return counts;
+}
+
+TEST(ThreadTeam, WorkersArePinnedApartWhenTheyTakeEveryCpu) {
+  const int num_cpus = num_usable_cpus();
+  if (num_cpus < 2) {
+    GTEST_SKIP() << "one CPU";
+  }
+  const auto all = cpus_of_members(num_cpus);
+  EXPECT_EQ(all[0], num_cpus);
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    EXPECT_EQ(all[i], 1);
+  }
+  for (const int num_threads : {num_cpus - 1, num_cpus + 1}) {
+    for (const int count : cpus_of_members(num_threads)) {
+      EXPECT_EQ(count, num_cpus);
+    }
   }
 }
 
