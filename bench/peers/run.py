@@ -362,9 +362,9 @@ def print_result(result):
         medians, peer = row["medians"], row["best_peer"]
         extra = ""
         if row["row"] == "pass 1":
-            one_row = {"trine": medians["trine"], "peer": medians[peer]}
+            one_row = medians
         elif row["test"] == "rows" and one_row:
-            extra = f"  v = {medians['trine'] / one_row['trine']:.2f} and {medians[peer] / one_row['peer']:.2f}"
+            extra = f"  v = {medians['trine'] / one_row['trine']:.2f} and {medians[peer] / one_row[peer]:.2f}"
         spread = f"{min(row['ratios']):.2f}-{max(row['ratios']):.2f}"
         mark = "*" if row["disturbed"] else " "
         print(f"{row['row']:<26}{medians['trine']:>12.2f}{medians[peer]:>12.2f}  {row['unit']:<9}{row['ratio']:>6.2f}{mark}  "
