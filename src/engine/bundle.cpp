@@ -21,6 +21,24 @@ std::string parent_of(const std::string& path) {
   return slash == std::string::npos ? std::string(".") : path.substr(0, slash + 1);
 }
 
+// The experts' matrices in all their spellings: safetensors (".experts.3."), GGUF (merged "_exps.",
+// or one by one "ffn_up.3.weight").
+bool is_expert(std::string_view name) {
+  if (name.find("_exps.") != std::string_view::npos ||
+      name.find(".experts.") != std::string_view::npos) {
+    return true;
+  }
+  for (const std::string_view part : {".ffn_gate.", ".ffn_up.", ".ffn_down."}) {
+    const std::size_t at = name.find(part);
+    if (at != std::string_view::npos && at + part.size() < name.size()) {
+      const char next = name[at + part.size()];
+      return next >= '0' && next <= '9';
+    }
+  }
+  return false;
+}
+
+// Bytes of weights that one token's step reads.
 double weight_traffic(const Checkpoint& weights, const ModelConfig& config) {
   double bytes = 0.0;
   for (const TensorInfo& tensor : weights.tensors()) {
@@ -29,10 +47,8 @@ double weight_traffic(const Checkpoint& weights, const ModelConfig& config) {
     if (embedding && !config.tied_embeddings) {
       continue;
     }
-    const bool expert = tensor.name.find("_exps.") != std::string::npos ||
-                        tensor.name.find(".experts.") != std::string::npos;
     const double share =
-        expert && config.moe.has_value()
+        config.moe.has_value() && is_expert(tensor.name)
             ? static_cast<double>(config.moe->experts_per_token) / config.moe->num_experts
             : 1.0;
     bytes += share * static_cast<double>(tensor.data.size());

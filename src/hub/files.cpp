@@ -23,7 +23,6 @@ namespace {
 
 constexpr std::size_t kReadChunk = std::size_t{1} << 20;
 // Kept free beyond what a download needs, so that logs and manifests still find room.
-constexpr std::uint64_t kDiskReserve = std::uint64_t{16} << 20;
 constexpr std::size_t kMaxComponent = 255;
 constexpr std::size_t kMaxNameBytes = 1024;
 constexpr int kMaxComponents = 8;
@@ -301,6 +300,18 @@ Result<std::uint64_t> size_of_file(const std::filesystem::path& path) {
   return std::uint64_t{size};
 }
 
+Status check_fits(const std::filesystem::path& directory, std::uint64_t needed,
+                  std::uint64_t free) {
+  if (needed > free || free - needed < kDiskReserve) {
+    return fail(ErrorCode::kExhausted,
+                "{}: {} needed (and {} kept free), {} free on this disk: make room (`trine rm`), "
+                "or set TRINE_HOME to a larger disk",
+                directory.string(), format_bytes(needed), format_bytes(kDiskReserve),
+                format_bytes(free));
+  }
+  return {};
+}
+
 Status check_disk_space(const std::filesystem::path& directory, std::uint64_t needed) {
   struct statvfs info {};
 
@@ -308,16 +319,7 @@ Status check_disk_space(const std::filesystem::path& directory, std::uint64_t ne
     return fail(ErrorCode::kUnavailable, "{}: cannot ask for free space: {}", directory.string(),
                 std::strerror(errno));
   }
-  const std::uint64_t free = std::uint64_t{info.f_bavail} * std::uint64_t{info.f_frsize};
-  if (needed > free || free - needed < kDiskReserve) {
-    return fail(ErrorCode::kExhausted,
-                "{}: {} needed (and {} kept free), {} free on this disk: make room (`trine rm`), "
-                "or set TRINE_HOME to a "
-                "larger disk",
-                directory.string(), format_bytes(needed), format_bytes(kDiskReserve),
-                format_bytes(free));
-  }
-  return {};
+  return check_fits(directory, needed, std::uint64_t{info.f_bavail} * std::uint64_t{info.f_frsize});
 }
 
 Status check_file_name(std::string_view name) {

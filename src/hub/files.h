@@ -78,8 +78,12 @@ Status rename_path(const std::filesystem::path& from, const std::filesystem::pat
 Status remove_tree(const std::filesystem::path& path);
 Result<std::uint64_t> size_of_file(const std::filesystem::path& path);
 
-// Fails with exhausted, giving both numbers, unless `needed` bytes and a small reserve are free
-// under `directory`.
+// What a download leaves free on the disk, for everything else that writes there.
+constexpr std::uint64_t kDiskReserve = std::uint64_t{16} << 20;
+
+// Fails with exhausted, giving all numbers, unless `needed` bytes and kDiskReserve are free under
+// `directory`. check_fits: the same where `free` bytes are.
+Status check_fits(const std::filesystem::path& directory, std::uint64_t needed, std::uint64_t free);
 Status check_disk_space(const std::filesystem::path& directory, std::uint64_t needed);
 
 // A file name inside a model: a relative path whose components are plain names. Refuses empty

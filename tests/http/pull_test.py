@@ -424,7 +424,24 @@ class Lies(PullCase):
 
     def test_header_contradicts_listing(self):
         self.refused("X-Linked-Size", headers={"X-Linked-Size": "5"})
+        for size in (299_999, 300_001):
+            self.refused(["300000 bytes", f"X-Linked-Size {size}"], headers={"X-Linked-Size": str(size)})
         self.refused("listing says sha256", headers={"X-Linked-Etag": '"' + "cd" * 32 + '"'})
+
+    def test_size_known_from_the_header_only(self):
+        listing = json.dumps({"siblings": [{"rfilename": "m.gguf"}]})
+        for size, status, words in (
+            (300_001, 1, "300000 of 300001 bytes"),
+            (299_999, 3, "sends more than the 299999 bytes announced"),
+            (300_000, 0, ""),
+        ):
+            data = self.one_file(lfs=False, chunked=True, headers={"X-Linked-Size": str(size)})
+            self.hub.repos["org/repo"].listing = listing
+            if status:
+                self.pull_fails(status, words, self.REF)
+            else:
+                self.pull_ok(self.REF)
+                self.check_stored({"m.gguf": data}, self.GGUF_NAME)
 
     def test_hash_known_from_the_header_only(self):
         data = noise(1000)

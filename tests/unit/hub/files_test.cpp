@@ -122,6 +122,16 @@ TEST(FilesTest, DiskSpace) {
   EXPECT_FALSE(check_disk_space(dir.path(), ~std::uint64_t{0}).has_value());
 }
 
+TEST(FilesTest, AReserveStaysFree) {
+  for (const std::uint64_t needed : {std::uint64_t{0}, std::uint64_t{1} << 30}) {
+    EXPECT_TRUE(check_fits("d", needed, needed + kDiskReserve).has_value());
+    const Status short_by_one = check_fits("d", needed, needed + kDiskReserve - 1);
+    ASSERT_FALSE(short_by_one.has_value());
+    EXPECT_EQ(short_by_one.error().code, ErrorCode::kExhausted);
+    EXPECT_THAT(short_by_one.error().message, HasSubstr("16.8 MB kept free"));
+  }
+}
+
 TEST(FilesTest, FormatBytes) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(999), "999 B");

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -194,6 +198,23 @@ TEST(TokenizerJson, InHarmonysFormatAMessagesEndIsNotTheTurns) {
   EXPECT_EQ(stops(), (Ids{5, 7}));
   json["added_tokens"].push_back({{"id", 8}, {"content", "<|call|>"}, {"special", true}});
   EXPECT_EQ(stops(), (Ids{7, 8}));
+}
+
+TEST(TokenizerJson, OfTokensThatNormalizeAlikeAControlTokenOrElseTheFirstIsFound) {
+  for (const auto& [first_special, second_special, expected] :
+       {std::tuple{false, false, 7}, {true, false, 7}, {false, true, 8}, {true, true, 7}}) {
+    Json json = small_json();
+    json["normalizer"] = {{"type", "Lowercase"}};
+    json["added_tokens"].push_back(
+        {{"id", 7}, {"content", "[V]"}, {"special", first_special}, {"normalized", true}});
+    json["added_tokens"].push_back(
+        {{"id", 8}, {"content", "[v]"}, {"special", second_special}, {"normalized", true}});
+    const auto tokenizer = Tokenizer::from_json(json.dump(), "").value();
+    for (const std::string_view text : {"a[v]b", "A[V]B"}) {
+      EXPECT_EQ(tokenizer->encode(text, {false, true}).value(), (Ids{0, expected, 1}))
+          << text << first_special << second_special;
+    }
+  }
 }
 
 TEST(TokenizerJson, AnAddedTokenDecodesToItsSpelling) {
@@ -568,6 +589,82 @@ TEST(StreamDecoder, StripsTheFirstSpaceOnly) {
     out += decoder.push(id).value();
   }
   EXPECT_EQ(out + decoder.finish(), "a  b");
+}
+
+// A character map in the layout of SentencePiece: every node's children are in 256 units of its
+// own.
+std::string charsmap_bytes(const std::vector<std::pair<std::string, std::string>>& entries) {
+  struct Node {
+    std::map<unsigned char, std::size_t> next;
+    std::optional<std::size_t> value;
+  };
+
+  std::vector<Node> nodes(1);
+  std::string replacements;
+  for (const auto& [from, to] : entries) {
+    std::size_t at = 0;
+    for (const char c : from) {
+      const auto [it, fresh] =
+          nodes[at].next.try_emplace(static_cast<unsigned char>(c), nodes.size());
+      at = it->second;
+      if (fresh) {
+        nodes.emplace_back();
+      }
+    }
+    nodes[at].value = replacements.size();
+    replacements += to + '\0';
+  }
+  std::vector<std::uint32_t> units(256 * (nodes.size() + 1));
+  std::vector<std::size_t> place(nodes.size());  // parents come before their children
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    const std::size_t base = 256 * (n + 1);
+    units[place[n]] |= static_cast<std::uint32_t>((place[n] ^ base) << 10);
+    if (nodes[n].value.has_value()) {
+      units[place[n]] |= 1U << 8;
+      units[base] = (1U << 31) | static_cast<std::uint32_t>(*nodes[n].value);
+    }
+    for (const auto& [byte, child] : nodes[n].next) {
+      place[child] = base ^ byte;
+      units[place[child]] |= byte;
+    }
+  }
+  std::string out;
+  const auto put = [&out](std::uint32_t value) {
+    for (int shift = 0; shift < 32; shift += 8) {
+      out.push_back(static_cast<char>(value >> shift));
+    }
+  };
+  put(static_cast<std::uint32_t>(4 * units.size()));
+  for (const std::uint32_t unit : units) {
+    put(unit);
+  }
+  return out + replacements;
+}
+
+TEST(CharsMap, ShortestAndLongestPrefix) {
+  const std::string bytes = charsmap_bytes({{"a", "1"}, {"ab", "2"}, {"abcd", "3"}, {"b", "4"}});
+  const CharsMap map = CharsMap::parse(bytes).value();
+  const auto check = [&](std::string_view text, std::string_view shortest,
+                         std::string_view longest) {
+    const auto first = map.shortest(text);
+    const auto last = map.longest(text);
+    EXPECT_EQ(first ? first->replacement : "none", shortest) << text;
+    EXPECT_EQ(last ? last->replacement : "none", longest) << text;
+  };
+  check("a", "1", "1");
+  check("abc", "1", "2");
+  check("abcd!", "1", "3");
+  check("ba", "4", "4");
+  check("ca", "none", "none");
+  EXPECT_EQ(map.shortest("abcd")->size, 1U);
+  EXPECT_EQ(map.longest("abc")->size, 2U);
+  EXPECT_EQ(map.longest("abcd")->size, 4U);
+
+  // SentencePiece's own normalizer takes the longest.
+  const auto spm = make_spm_normalizer(bytes, {.add_space_prefix = false}).value();
+  std::string text = "abcabcda";
+  ASSERT_TRUE(spm->apply(text).has_value());
+  EXPECT_EQ(text, "2c31");
 }
 
 TEST(CharsMap, RefusesDamage) {
