@@ -27,7 +27,7 @@ all: setup
 setup:
 	@tools/setup.sh packages.txt
 
-demo: all
+demo:
 	@tools/demo.sh
 
 test: setup
