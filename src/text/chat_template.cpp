@@ -56,7 +56,7 @@ struct StrftimeNow final : jinja::Callable {
   std::string describe() const override { return "<function strftime_now>"; }
 };
 
-tl::unexpected<Error> bad_input(std::string message) {
+tl::unexpected<Error> bad_input(std::string_view message) {
   return fail(ErrorCode::kInvalidArgument, "{}", message);
 }
 

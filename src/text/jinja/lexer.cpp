@@ -75,8 +75,8 @@ class Lexer {
     tokens_.push_back({type, at_, std::move(text), 0, 0});
   }
 
-  tl::unexpected<Error> error(std::string message) const {
-    return tl::unexpected<Error>(located(Error{ErrorCode::kCorruptData, std::move(message)}, at_));
+  tl::unexpected<Error> error(std::string_view message) const {
+    return tl::unexpected<Error>(located(Error{ErrorCode::kCorruptData, message}, at_));
   }
 
   bool looking_at(std::size_t p, std::string_view what) const {

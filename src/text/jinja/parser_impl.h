@@ -94,9 +94,9 @@ class ParserBase {
     }
   }
 
-  static tl::unexpected<Error> fail_at(Pos pos, std::string message,
+  static tl::unexpected<Error> fail_at(Pos pos, std::string_view message,
                                        ErrorCode code = ErrorCode::kCorruptData) {
-    return tl::unexpected<Error>(located(Error{code, std::move(message)}, pos));
+    return tl::unexpected<Error>(located(Error{code, message}, pos));
   }
 
   Status expect_op(std::string_view op) {
