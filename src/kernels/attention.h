@@ -49,6 +49,7 @@ struct AttentionSegmentArgs {
   std::int64_t dim_v;  // a multiple of 16
   float scale;
   float softcap;
+  std::int64_t prefetch_bytes;   // keys and values are asked for so many bytes before their use
   const std::uint32_t* visible;  // [num_tiles, num_queries], bit j: key j of the tile is seen
   float* scores;                 // [num_queries, kSegmentKeys] scratch
   // Results of each query.

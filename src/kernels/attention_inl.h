@@ -15,8 +15,8 @@
 namespace trine::kernels {
 namespace {
 
-// Bytes that are on their way while a tile is computed.
-constexpr std::int64_t kFetchAheadBytes = 8192;
+constexpr std::int64_t kKeys = kAttentionTileKeys;
+constexpr std::int64_t kScoresStride = kSegmentKeys;
 
 // Sixteen elements of each type, as float32, from element `i` of a block.
 struct ElementF32 {
@@ -70,18 +70,18 @@ TRINE_LANES_INLINE const char* block_at(const AttentionSegmentArgs& args, std::i
 
 // Scores of NQ queries for the 32 keys of one block, not yet scaled by args.scale.
 template <typename Element, unsigned NQ>
-TRINE_LANES_INLINE void score_tile(const AttentionSegmentArgs& args, std::int64_t query, int tile,
-                                   const char* ahead) {
-  constexpr std::int64_t kRowBytes = kAttentionTileKeys * Element::kBytes;
+TRINE_LANES_INLINE void score_tile(const AttentionSegmentArgs& args, std::int64_t query,
+                                   std::int64_t tile, const char* ahead) {
+  constexpr std::int64_t kRowBytes = kKeys * Element::kBytes;
   const void* k = args.tiles[tile].k;
   const float* q = args.q + query * args.q_stride;
-  float* scores = args.scores + query * kSegmentKeys + tile * kAttentionTileKeys;
-  for (unsigned part = 0; part < 2; part += kScoreVectors) {
+  float* scores = args.scores + query * kScoresStride + tile * kKeys;
+  for (std::int64_t part = 0; part < 2; part += kScoreVectors) {
     V s[NQ][kScoreVectors];
 #pragma GCC unroll 16
-    for (unsigned m = 0; m < NQ; ++m) {
+    for (std::int64_t m = 0; m < NQ; ++m) {
 #pragma GCC unroll 2
-      for (unsigned n = 0; n < kScoreVectors; ++n) {
+      for (std::int64_t n = 0; n < kScoreVectors; ++n) {
         s[m][n] = vzero();
       }
     }
@@ -91,29 +91,29 @@ TRINE_LANES_INLINE void score_tile(const AttentionSegmentArgs& args, std::int64_
       }
       V kv[kScoreVectors];
 #pragma GCC unroll 2
-      for (unsigned n = 0; n < kScoreVectors; ++n) {
-        kv[n] = Element::load(k, d * kAttentionTileKeys + std::int64_t{16} * (part + n));
+      for (std::int64_t n = 0; n < kScoreVectors; ++n) {
+        kv[n] = Element::load(k, d * kKeys + 16 * (part + n));
       }
 #pragma GCC unroll 16
-      for (unsigned m = 0; m < NQ; ++m) {
+      for (std::int64_t m = 0; m < NQ; ++m) {
         const V qv = vset(q[m * args.q_stride + d]);
 #pragma GCC unroll 2
-        for (unsigned n = 0; n < kScoreVectors; ++n) {
+        for (std::int64_t n = 0; n < kScoreVectors; ++n) {
           s[m][n] = vfma(kv[n], qv, s[m][n]);
         }
       }
     }
 #pragma GCC unroll 2
-    for (unsigned n = 0; n < kScoreVectors; ++n) {
-      const std::int64_t first = std::int64_t{16} * (part + n);
+    for (std::int64_t n = 0; n < kScoreVectors; ++n) {
+      const std::int64_t first = 16 * (part + n);
       V key_scale = vzero();
       if constexpr (Element::kScaled) {
-        key_scale = ElementF16::load(k, args.dim_k * kAttentionTileKeys / 2 + first);
+        key_scale = ElementF16::load(k, args.dim_k * kKeys / 2 + first);
       }
 #pragma GCC unroll 16
-      for (unsigned m = 0; m < NQ; ++m) {
+      for (std::int64_t m = 0; m < NQ; ++m) {
         const V score = Element::kScaled ? vmul(s[m][n], key_scale) : s[m][n];
-        vstore(scores + m * kSegmentKeys + first, score);
+        vstore(scores + m * kScoresStride + first, score);
       }
     }
   }
@@ -121,7 +121,7 @@ TRINE_LANES_INLINE void score_tile(const AttentionSegmentArgs& args, std::int64_
 
 template <typename Element, unsigned NQ>
 void score_queries(const AttentionSegmentArgs& args, std::int64_t query, std::int64_t count,
-                   int tile, const char* ahead) {
+                   std::int64_t tile, const char* ahead) {
   if constexpr (NQ > 0) {
     if (count == NQ) {
       score_tile<Element, NQ>(args, query, tile, ahead);
@@ -133,7 +133,7 @@ void score_queries(const AttentionSegmentArgs& args, std::int64_t query, std::in
 
 template <typename Element>
 void score_segment(const AttentionSegmentArgs& args, std::int64_t distance) {
-  for (int tile = 0; tile < args.num_tiles; ++tile) {
+  for (std::int64_t tile = 0; tile < args.num_tiles; ++tile) {
     const std::uint32_t* visible = args.visible + tile * args.num_queries;
     const char* ahead = block_at(args, tile + distance);
     for (std::int64_t query = 0; query < args.num_queries; query += kMaxScoreQueries) {
@@ -154,11 +154,11 @@ void score_segment(const AttentionSegmentArgs& args, std::int64_t distance) {
 // Scores of one query become weights; its maximum and sum are set.
 template <typename Element>
 TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int64_t query) {
-  float* scores = args.scores + query * kSegmentKeys;
+  float* scores = args.scores + query * kScoresStride;
   const V scale = vset(args.scale);
   const V lowest = vset(-__builtin_inff());
   V max = lowest;
-  for (int part = 0; part < 2 * args.num_tiles; ++part) {
+  for (std::int64_t part = 0; part < 2 * args.num_tiles; ++part) {
     const std::uint32_t bits =
         args.visible[part / 2 * args.num_queries + query] >> (part % 2 * 16) & 0xffffu;
     if (bits == 0) {
@@ -177,8 +177,8 @@ TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int
   args.max[query] = segment_max;
   max = vset(segment_max);
   V sum = vzero();
-  for (int part = 0; part < 2 * args.num_tiles; ++part) {
-    const int tile = part / 2;
+  for (std::int64_t part = 0; part < 2 * args.num_tiles; ++part) {
+    const std::int64_t tile = part / 2;
     const std::uint32_t bits =
         args.visible[tile * args.num_queries + query] >> (part % 2 * 16) & 0xffffu;
     if (bits == 0) {
@@ -188,7 +188,7 @@ TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int
     sum = vadd(sum, p);
     if constexpr (Element::kScaled) {
       const V value_scale =
-          ElementF16::load(args.tiles[tile].v, args.dim_v * kAttentionTileKeys / 2 + part % 2 * 16);
+          ElementF16::load(args.tiles[tile].v, args.dim_v * kKeys / 2 + part % 2 * 16);
       p = vmul(p, value_scale);
     }
     vstore(scores + 16 * part, p);
@@ -199,40 +199,41 @@ TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int
 // acc += w * v for NQ queries that see the same keys of a tile, NV vectors of dimensions from d.
 template <typename Element, unsigned NQ, unsigned NV>
 TRINE_LANES_INLINE void accumulate_dims(const AttentionSegmentArgs& args, std::int64_t query,
-                                        int tile, std::uint32_t bits, std::int64_t d,
+                                        std::int64_t tile, std::uint32_t bits, std::int64_t d,
                                         const char* ahead) {
+  constexpr std::int64_t kBytes = std::int64_t{16} * NV * Element::kBytes;
   const void* v = args.tiles[tile].v;
-  const float* w = args.scores + query * kSegmentKeys + tile * kAttentionTileKeys;
+  const float* w = args.scores + query * kScoresStride + tile * kKeys;
   float* to = args.acc + query * args.acc_stride + d;
   V acc[NQ][NV];
 #pragma GCC unroll 16
-  for (unsigned m = 0; m < NQ; ++m) {
+  for (std::int64_t m = 0; m < NQ; ++m) {
 #pragma GCC unroll 8
-    for (unsigned n = 0; n < NV; ++n) {
+    for (std::int64_t n = 0; n < NV; ++n) {
       acc[m][n] = vload(to + m * args.acc_stride + 16 * n);
     }
   }
   const auto step = [&](std::int64_t key) __attribute__((always_inline)) {
     const std::int64_t at = key * args.dim_v + d;
-    for (std::int64_t line = 0; line < 16 * NV * Element::kBytes; line += 64) {
+    for (std::int64_t line = 0; line < kBytes; line += 64) {
       __builtin_prefetch(ahead + at * Element::kBytes + line);
     }
     V weight[NQ];
 #pragma GCC unroll 16
-    for (unsigned m = 0; m < NQ; ++m) {
-      weight[m] = vset(w[m * kSegmentKeys + key]);
+    for (std::int64_t m = 0; m < NQ; ++m) {
+      weight[m] = vset(w[m * kScoresStride + key]);
     }
 #pragma GCC unroll 8
-    for (unsigned n = 0; n < NV; ++n) {
-      const V value = Element::load(v, at + std::int64_t{16} * n);
+    for (std::int64_t n = 0; n < NV; ++n) {
+      const V value = Element::load(v, at + 16 * n);
 #pragma GCC unroll 16
-      for (unsigned m = 0; m < NQ; ++m) {
+      for (std::int64_t m = 0; m < NQ; ++m) {
         acc[m][n] = vfma(weight[m], value, acc[m][n]);
       }
     }
   };
   if (bits == ~std::uint32_t{0}) {
-    for (std::int64_t key = 0; key < kAttentionTileKeys; ++key) {
+    for (std::int64_t key = 0; key < kKeys; ++key) {
       step(key);
     }
   } else {
@@ -241,9 +242,9 @@ TRINE_LANES_INLINE void accumulate_dims(const AttentionSegmentArgs& args, std::i
     }
   }
 #pragma GCC unroll 16
-  for (unsigned m = 0; m < NQ; ++m) {
+  for (std::int64_t m = 0; m < NQ; ++m) {
 #pragma GCC unroll 8
-    for (unsigned n = 0; n < NV; ++n) {
+    for (std::int64_t n = 0; n < NV; ++n) {
       vstore(to + m * args.acc_stride + 16 * n, acc[m][n]);
     }
   }
@@ -252,9 +253,10 @@ TRINE_LANES_INLINE void accumulate_dims(const AttentionSegmentArgs& args, std::i
 // Dimensions [d, dim_v) in blocks of NV vectors, what is left in smaller ones.
 template <typename Element, unsigned NQ, unsigned NV>
 TRINE_LANES_INLINE void accumulate_rest(const AttentionSegmentArgs& args, std::int64_t query,
-                                        int tile, std::uint32_t bits, std::int64_t d,
+                                        std::int64_t tile, std::uint32_t bits, std::int64_t d,
                                         const char* ahead) {
-  for (; d + 16 * NV <= args.dim_v; d += 16 * NV) {
+  constexpr std::int64_t kDims = std::int64_t{16} * NV;
+  for (; d + kDims <= args.dim_v; d += kDims) {
     accumulate_dims<Element, NQ, NV>(args, query, tile, bits, d, ahead);
   }
   if constexpr (NV > 1) {
@@ -264,7 +266,7 @@ TRINE_LANES_INLINE void accumulate_rest(const AttentionSegmentArgs& args, std::i
 
 template <typename Element, unsigned NQ>
 void accumulate_queries(const AttentionSegmentArgs& args, std::int64_t query, std::int64_t count,
-                        int tile, std::uint32_t bits, const char* ahead) {
+                        std::int64_t tile, std::uint32_t bits, const char* ahead) {
   if constexpr (NQ > 0) {
     if (count == NQ) {
       accumulate_rest<Element, NQ, value_vectors(NQ)>(args, query, tile, bits, 0, ahead);
@@ -276,7 +278,7 @@ void accumulate_queries(const AttentionSegmentArgs& args, std::int64_t query, st
 
 template <typename Element>
 void accumulate_segment(const AttentionSegmentArgs& args, std::int64_t distance) {
-  for (int tile = 0; tile < args.num_tiles; ++tile) {
+  for (std::int64_t tile = 0; tile < args.num_tiles; ++tile) {
     const std::uint32_t* visible = args.visible + tile * args.num_queries;
     const char* ahead = block_at(args, args.num_tiles + tile + distance);
     for (std::int64_t query = 0; query < args.num_queries;) {
@@ -298,13 +300,13 @@ void accumulate_segment(const AttentionSegmentArgs& args, std::int64_t distance)
 template <typename Element>
 void attention_segment(const AttentionSegmentArgs* arguments) {
   const AttentionSegmentArgs& args = *arguments;
-  const std::int64_t tile_bytes = args.dim_k * kAttentionTileKeys * Element::kBytes;
-  const std::int64_t wanted = (kFetchAheadBytes + tile_bytes - 1) / tile_bytes;
+  const std::int64_t tile_bytes = args.dim_k * kKeys * Element::kBytes;
+  const std::int64_t wanted = (args.prefetch_bytes + tile_bytes - 1) / tile_bytes;
   const std::int64_t distance = wanted < args.num_tiles ? wanted : args.num_tiles;
   score_segment<Element>(args, distance);
   for (std::int64_t query = 0; query < args.num_queries; ++query) {
     std::uint32_t any = 0;
-    for (int tile = 0; tile < args.num_tiles; ++tile) {
+    for (std::int64_t tile = 0; tile < args.num_tiles; ++tile) {
       any |= args.visible[tile * args.num_queries + query];
     }
     if (any != 0) {

@@ -20,6 +20,8 @@
 
 namespace trine::kernels {
 
+struct Tuning;  // tuning.h
+
 inline constexpr std::int64_t kPackedBlockRows = 32;   // output rows that are stored together
 inline constexpr std::int64_t kPackedChunk = 32;       // columns whose codes are stored together
 inline constexpr std::int64_t kPackedSuper = 256;      // columns under one super scale
@@ -135,10 +137,10 @@ struct PackedTable {
                        std::int64_t sum_group, std::int8_t* codes, float* scales,
                        std::int32_t* sums, float* scaled_sums);
   // y[m][n] for the rows n of blocks [block_begin, block_end). bias has N entries or is null.
-  // `scratch` has kPackedScratchBytes, aligned to 64.
+  // `scratch` has kPackedScratchBytes, aligned to 64. `tuning` decides how, not what.
   void (*multiply)(const PackedMatrix* w, const PackedRows* x, const float* bias, float* y,
                    std::int64_t y_stride, std::int64_t block_begin, std::int64_t block_end,
-                   void* scratch);
+                   void* scratch, const Tuning* tuning);
 };
 
 extern const PackedTable kPackedScalar;

@@ -1,7 +1,7 @@
 // Body of the packed family; contract in packed.h, layout in docs/formats/packed-weights.md.
 // TRINE_DOT_LANES_HEADER names the instruction set's dot_lanes.h.
 //
-// One row: codes go from memory through registers into the dot products, nothing is stored.
+// A few rows: codes go from memory through registers into the dot products (packed_direct_inl.h).
 // More rows: a panel, some columns of a block of 32 weight rows, is decoded to bytes in the
 // first-level cache and multiplied with every row of a pass, tile by tile, so each weight is read
 // and unpacked once per pass. The sums of the pass stay in the caches from panel to panel.
@@ -11,8 +11,9 @@
 
 #include "kernels/math_inl.h"
 #include "kernels/packed.h"
-#include "kernels/packed_row_inl.h"
+#include "kernels/packed_direct_inl.h"
 #include "kernels/packed_unpack_inl.h"
+#include "kernels/tuning.h"
 #include TRINE_DOT_LANES_HEADER
 
 namespace trine::kernels {
@@ -23,10 +24,7 @@ constexpr std::int64_t kTileRows = 32;
 #else
 constexpr std::int64_t kTileRows = kMaxTileRows;
 #endif
-// Columns of a panel. Few rows want short ones: decoding one panel then overlaps with multiplying
-// the one before.
-constexpr std::int64_t kFewRows = 16;
-constexpr std::int64_t kFewRowsPanel = 128;
+// Columns of a panel.
 constexpr std::int64_t kPanel = 512;
 // Activation codes of a pass, a part of the second-level cache, and rows of it.
 constexpr std::int64_t kPassBytes = std::int64_t{512} * 1024;
@@ -49,12 +47,16 @@ struct Segment {
   std::int32_t quads;
   bool first;  // of its group
   bool last;
+  // Chunks of weights, whose second halves are asked for while this segment is multiplied.
+  const std::uint8_t* coming;
+  std::int32_t num_coming;
 };
 
 struct Scratch {
   std::uint8_t codes[kPanel * kPackedBlockRows];
   float scales[kMaxPanelGroups * 64];
   Segment segments[kMaxPanelGroups];
+  std::int64_t half_chunk;  // bytes of half a chunk of packed codes
   // Of each tile of the pass: float sums, and int32 sums of a group that goes on in the next panel.
   alignas(64) float acc[kPassTiles * kTileSums];
   alignas(64) std::int32_t dots[kPassTiles * kTileSums];
@@ -64,13 +66,15 @@ static_assert(sizeof(Scratch) <= kPackedScratchBytes);
 
 // ---- panels
 
+// Decoding alone would use the memory in bursts and leave it idle during the products, so it asks
+// for the first half of a chunk's lines only; prefetch_coming() asks for the others.
 template <CodeKind kCodes>
 TRINE_DOT_INLINE void decode_chunk(const std::uint8_t* p, [[maybe_unused]] std::int32_t zero_point,
-                                   std::uint8_t* to, std::int64_t half_stride) {
+                                   std::uint8_t* to, std::int64_t half_stride, std::int64_t ahead) {
   constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
 #pragma GCC unroll 16
-  for (std::int64_t line = 0; line < 2 * kStrip; line += 64) {
-    prefetch(p + kPrefetchBytes + line);
+  for (std::int64_t line = 0; line < kStrip; line += 64) {
+    prefetch(p + ahead + line);
   }
 #pragma GCC unroll 4
   for (std::int64_t v = 0; v < kVectors; ++v) {
@@ -80,6 +84,15 @@ TRINE_DOT_INLINE void decode_chunk(const std::uint8_t* p, [[maybe_unused]] std::
 #pragma GCC unroll 8
     for (std::int64_t q = 0; q < 8; ++q) {
       bstore(strip + 64 * q, decoded(codes[q], zero_point));
+    }
+  }
+}
+
+// `half` is half the bytes of a chunk.
+TRINE_DOT_INLINE void prefetch_coming(const Segment& segment, std::int64_t half) {
+  for (std::int64_t c = 0; c < segment.num_coming; ++c) {
+    for (std::int64_t line = half; line < 2 * half; line += 64) {
+      prefetch(segment.coming + 2 * half * c + line);
     }
   }
 }
@@ -98,20 +111,20 @@ TRINE_DOT_INLINE void store_scales(const Header& header, std::int64_t part, bool
 // Reads a block from left to right.
 struct BlockReader {
   const std::uint8_t* p;
+  std::int64_t ahead;  // weights are asked for so many bytes before their use
   std::int64_t col = 0;
   std::int64_t group_idx = 0;
   Header header{};
 };
 
-// Decodes up to `panel` columns more and lists their segments; returns how many there are. A panel
+// Decodes up to kPanel columns more and lists their segments; returns how many there are. A panel
 // ends between groups, or inside a group that is larger than it.
 template <CodeKind kCodes>
-TRINE_DOT_INLINE std::int64_t decode_panel(const Shape& s, std::int64_t panel, BlockReader& reader,
-                                           Scratch& scratch) {
+TRINE_DOT_INLINE std::int64_t decode_panel(const Shape& s, BlockReader& reader, Scratch& scratch) {
   constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
   std::int64_t count = 0;
   std::uint8_t* codes = scratch.codes;
-  const std::int64_t panel_end = reader.col + panel < s.padded ? reader.col + panel : s.padded;
+  const std::int64_t panel_end = reader.col + kPanel < s.padded ? reader.col + kPanel : s.padded;
   while (reader.col < panel_end) {
     const std::int64_t in_unit = reader.col % s.unit;
     if (s.super && reader.col % kPackedSuper == 0) {
@@ -122,7 +135,7 @@ TRINE_DOT_INLINE std::int64_t decode_panel(const Shape& s, std::int64_t panel, B
     }
     float* const scales = scratch.scales + count * 64;
     if (s.group < kPackedChunk) {  // two groups in a chunk: the first and the last four quads
-      decode_chunk<kCodes>(reader.p, s.zero_point, codes, 512);
+      decode_chunk<kCodes>(reader.p, s.zero_point, codes, 512, reader.ahead);
       reader.p += 2 * kStrip;
       for (std::int64_t part = 0; part < 2; ++part, ++count) {
         float* const at = scales + 64 * part;
@@ -135,7 +148,9 @@ TRINE_DOT_INLINE std::int64_t decode_panel(const Shape& s, std::int64_t panel, B
                                    at + 32,
                                    4,
                                    true,
-                                   true};
+                                   true,
+                                   reader.p - 2 * kStrip + reader.ahead,
+                                   part == 0 ? 1 : 0};
       }
       codes += kPackedChunk * kPackedBlockRows;
       reader.col += kPackedChunk;
@@ -147,8 +162,9 @@ TRINE_DOT_INLINE std::int64_t decode_panel(const Shape& s, std::int64_t panel, B
     const std::int64_t end = group_end < panel_end ? group_end : panel_end;
     const std::int64_t columns = end - reader.col;
     store_scales(reader.header, in_unit < s.group ? 0 : 1, s.has_min, scales);
+    const std::uint8_t* const coming = reader.p + reader.ahead;
     for (std::int64_t c = 0; c < columns; c += kPackedChunk, reader.p += 2 * kStrip) {
-      decode_chunk<kCodes>(reader.p, s.zero_point, codes + c * 16, columns * 16);
+      decode_chunk<kCodes>(reader.p, s.zero_point, codes + c * 16, columns * 16, reader.ahead);
     }
     scratch.segments[count++] = {codes,
                                  columns * 16,
@@ -158,7 +174,9 @@ TRINE_DOT_INLINE std::int64_t decode_panel(const Shape& s, std::int64_t panel, B
                                  scales + 32,
                                  static_cast<std::int32_t>(columns / 4),
                                  in_group == 0,
-                                 end == group_end};
+                                 end == group_end,
+                                 coming,
+                                 static_cast<std::int32_t>(columns / kPackedChunk)};
     codes += columns * kPackedBlockRows;
     reader.col = end;
     if (end == group_end) {
@@ -208,15 +226,16 @@ TRINE_DOT_INLINE void write_row(const float* acc, const float* bias, std::int64_
 // num_rows rows of x from row0 on against one block; the sums are in scratch.acc then.
 template <CodeKind kCodes>
 void multiply_rows(TileState& state, const PackedMatrix& w, const PackedRows& x, std::int64_t row0,
-                   std::int64_t num_rows, const std::uint8_t* block, Scratch& scratch) {
+                   std::int64_t num_rows, const std::uint8_t* block, Scratch& scratch,
+                   std::int64_t ahead) {
   const Shape s = shape_of(w);
-  const std::int64_t panel = num_rows <= kFewRows ? kFewRowsPanel : kPanel;
   for (std::int64_t i = 0; i < num_tiles(num_rows) * kTileSums; i += kVectorRows) {
     fstore(scratch.acc + i, fset(0.0f));
   }
-  BlockReader reader{block};
+  BlockReader reader{block, ahead};
   while (reader.col < s.padded) {
-    const std::int64_t count = decode_panel<kCodes>(s, panel, reader, scratch);
+    const std::int64_t count = decode_panel<kCodes>(s, reader, scratch);
+    scratch.half_chunk = packed_strip_bytes(kCodes);
     for (std::int64_t tile = 0; tile < num_tiles(num_rows); ++tile) {
       const std::int64_t first = first_row(num_rows, tile);
       multiply_tile(state, s, x, row0 + first, first_row(num_rows, tile + 1) - first, count,
@@ -228,7 +247,7 @@ void multiply_rows(TileState& state, const PackedMatrix& w, const PackedRows& x,
 template <CodeKind kCodes>
 void multiply_codes(TileState& state, const PackedMatrix& w, const PackedRows& x, const float* bias,
                     float* y, std::int64_t y_stride, std::int64_t block_begin,
-                    std::int64_t block_end, Scratch& scratch) {
+                    std::int64_t block_end, Scratch& scratch, const Tuning& tuning) {
   const std::int64_t block_bytes = packed_block_bytes(w.scheme, w.cols);
   const std::int64_t fitting = kPassBytes / packed_padded_cols(w.cols) / kTileRows * kTileRows;
   const std::int64_t pass_rows = fitting < 2 * kTileRows ? 2 * kTileRows
@@ -238,13 +257,24 @@ void multiply_codes(TileState& state, const PackedMatrix& w, const PackedRows& x
     const std::int64_t rows = x.num_rows - row0 < pass_rows ? x.num_rows - row0 : pass_rows;
     for (std::int64_t b = block_begin; b < block_end; ++b) {
       const std::uint8_t* const block = w.data + b * block_bytes;
-      if (x.num_rows == 1) {
-        multiply_row<kCodes>(w, x, block, scratch.acc);
-      } else {
-        multiply_rows<kCodes>(state, w, x, row0, rows, block, scratch);
-      }
       const std::int64_t n = b * kPackedBlockRows;
       const std::int64_t count = w.rows - n < kPackedBlockRows ? w.rows - n : kPackedBlockRows;
+      if (x.num_rows <= tuning.direct_rows) {
+        // Passes after the first find the block in the caches.
+        const std::int64_t passes = (x.num_rows + kMaxDirectRows - 1) / kMaxDirectRows;
+        for (std::int64_t pass = 0; pass < passes; ++pass) {
+          const std::int64_t first = x.num_rows * pass / passes;
+          const std::int64_t end = x.num_rows * (pass + 1) / passes;
+          multiply_few<kCodes, kMaxDirectRows>(w, x, first, end - first, block, scratch.acc,
+                                               tuning.weight_prefetch_bytes);
+          for (std::int64_t m = first; m < end; ++m) {
+            write_row(scratch.acc + 32 * (m - first), bias == nullptr ? nullptr : bias + n, count,
+                      y + m * y_stride + n);
+          }
+        }
+        continue;
+      }
+      multiply_rows<kCodes>(state, w, x, row0, rows, block, scratch, tuning.weight_prefetch_bytes);
       for (std::int64_t tile = 0; tile < num_tiles(rows); ++tile) {
         const float* acc = scratch.acc + tile * kTileSums;
         for (std::int64_t m = first_row(rows, tile); m < first_row(rows, tile + 1); ++m) {
@@ -259,9 +289,10 @@ void multiply_codes(TileState& state, const PackedMatrix& w, const PackedRows& x
 
 void multiply_packed(const PackedMatrix* w, const PackedRows* x, const float* bias, float* y,
                      std::int64_t y_stride, std::int64_t block_begin, std::int64_t block_end,
-                     void* scratch) {
-  using Multiply = void (*)(TileState&, const PackedMatrix&, const PackedRows&, const float*,
-                            float*, std::int64_t, std::int64_t, std::int64_t, Scratch&);
+                     void* scratch, const Tuning* tuning) {
+  using Multiply =
+      void (*)(TileState&, const PackedMatrix&, const PackedRows&, const float*, float*,
+               std::int64_t, std::int64_t, std::int64_t, Scratch&, const Tuning&);
   constexpr Multiply kMultiply[kNumCodeKinds] = {
       &multiply_codes<CodeKind::kU2>,    &multiply_codes<CodeKind::kU3>,
       &multiply_codes<CodeKind::kU4>,    &multiply_codes<CodeKind::kU5>,
@@ -269,7 +300,7 @@ void multiply_packed(const PackedMatrix* w, const PackedRows* x, const float* bi
       &multiply_codes<CodeKind::kIq4Nl>, &multiply_codes<CodeKind::kE2M1>};
   TileState state;
   kMultiply[static_cast<int>(w->scheme.codes)](state, *w, *x, bias, y, y_stride, block_begin,
-                                               block_end, *static_cast<Scratch*>(scratch));
+                                               block_end, *static_cast<Scratch*>(scratch), *tuning);
   state.release();
 }
 

@@ -85,6 +85,9 @@ void multiply_panel(std::int64_t count, const Shape& s, const PackedRows& x, std
       return;
     }
     for (std::int64_t i = 0; i < num_segments; ++i) {
+      if (tile == 0) {
+        prefetch_coming(scratch.segments[i], scratch.half_chunk);
+      }
       tile_step<NX>(s, scratch.segments[i], x, row0, scratch.acc + tile * kTileSums,
                     scratch.dots + tile * kTileSums);
     }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "kernels/dispatch.h"
+#include "kernels/tuning.h"
 
 namespace trine::ops {
 namespace {
@@ -362,6 +363,7 @@ class Unit {
     args.dim_v = buffers_.dim_v;
     args.scale = params_.scale;
     args.softcap = params_.logit_softcap;
+    args.prefetch_bytes = kernels::tuning(isa_level()).kv_prefetch_bytes;
     args.visible = buffers_.visible;
     args.scores = buffers_.scores;
     args.max = state.max + query;

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "kernels/dequant.h"
 #include "kernels/dispatch.h"
+#include "kernels/tuning.h"
 #include "ops/ops.h"
 #include "ops/quantized_rows.h"
 
@@ -126,12 +127,12 @@ struct PackedJob {
   std::int64_t first_turn = 0;  // of all jobs' turns
 };
 
-void run_turn(const kernels::PackedTable& table, const PackedJob& job, std::int64_t turn,
-              std::byte* scratch) {
+void run_turn(const kernels::PackedTable& table, const kernels::Tuning& tuning,
+              const PackedJob& job, std::int64_t turn, std::byte* scratch) {
   const std::int64_t begin = (turn - job.first_turn) * job.grab;
   const std::int64_t end = std::min(begin + job.grab, job.blocks);
   table.multiply(&job.task->w->packed, &job.rows, job.task->bias, job.task->y, job.task->y_stride,
-                 begin, end, scratch);
+                 begin, end, scratch, &tuning);
 }
 
 // At most kMaxJobs tasks.
@@ -165,6 +166,7 @@ void linear_packed(Context& ctx, const LinearInput& input, std::span<const Linea
   }
   ctx.reserve_scratch(static_cast<std::size_t>(kernels::kPackedScratchBytes));
   const kernels::PackedTable& table = kernels::packed_table();
+  const kernels::Tuning tuning = kernels::tuning(isa_level());
   std::atomic<std::int64_t> next{0};
   const auto member = [&](int thread_idx) {
     for (;;) {
@@ -176,7 +178,7 @@ void linear_packed(Context& ctx, const LinearInput& input, std::span<const Linea
       while (turn < jobs[j].first_turn) {
         --j;
       }
-      run_turn(table, jobs[j], turn, ctx.scratch(thread_idx));
+      run_turn(table, tuning, jobs[j], turn, ctx.scratch(thread_idx));
     }
   };
   if (num_threads == 1 || work < kMinParallelWork) {

@@ -74,11 +74,38 @@ CpuFeatures detect() {
   return features;
 }
 
+CpuIdentity detect_identity() {
+  CpuIdentity out;
+  unsigned eax = 0;
+  std::array<unsigned, 3> name{};  // ebx, edx, ecx spell the vendor
+  if (__get_cpuid(0, &eax, name.data(), &name[2], &name[1]) != 0) {
+    const std::string_view vendor(reinterpret_cast<const char*>(name.data()), sizeof name);
+    out.vendor = vendor == "GenuineIntel"   ? CpuVendor::kIntel
+                 : vendor == "AuthenticAMD" ? CpuVendor::kAmd
+                                            : CpuVendor::kOther;
+  }
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0) {
+    const unsigned family = eax >> 8 & 0xfu;
+    const unsigned model = (eax >> 4 & 0xfu) | (eax >> 12 & 0xf0u);
+    out.family = static_cast<int>(family == 0xf ? family + (eax >> 20 & 0xffu) : family);
+    out.model = static_cast<int>(model);
+  }
+  return out;
+}
+
 }  // namespace
 
 const CpuFeatures& cpu_features() {
   static const CpuFeatures features = detect();
   return features;
+}
+
+CpuIdentity cpu_identity() {
+  static const CpuIdentity identity = detect_identity();
+  return identity;
 }
 
 std::string_view isa_level_name(IsaLevel level) {

@@ -39,6 +39,18 @@ struct CpuFeatures {
   bool os_amx = false;     // and tiles, and this process may use them
 };
 
+enum class CpuVendor : std::uint8_t { kOther, kIntel, kAmd };
+
+// As CPUID gives them, the extended parts added.
+struct CpuIdentity {
+  CpuVendor vendor = CpuVendor::kOther;
+  int family = 0;
+  int model = 0;
+};
+
+// Of this machine.
+CpuIdentity cpu_identity();
+
 // In the order of preference.
 enum class IsaLevel : std::uint8_t { kScalar, kAvx2, kAvxVnni, kAvx512, kAvx512Vnni, kAmx };
 inline constexpr int kNumIsaLevels = 6;

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "kernels/dispatch.h"
+#include "kernels/tuning.h"
 #include "support/numeric.h"
 #include "support/packed_twin.h"
 
@@ -70,13 +71,16 @@ inline Rows quantize(const PackedTable& table, const PackedScheme& scheme,
   return out;
 }
 
+// Which way the products are formed: from registers for up to `direct_rows` rows.
 inline std::vector<float> multiply(const PackedTable& table, const PackedMatrix& w,
-                                   const PackedRows& x, const float* bias) {
+                                   const PackedRows& x, const float* bias,
+                                   std::int64_t direct_rows) {
   Aligned scratch(static_cast<std::size_t>(kPackedScratchBytes));
   std::vector<float> y(static_cast<std::size_t>(x.num_rows * w.rows), -77.0f);
   const std::int64_t blocks = (w.rows + 31) / 32;
-  table.multiply(&w, &x, bias, y.data(), w.rows, 0, blocks / 2, scratch.data);
-  table.multiply(&w, &x, bias, y.data(), w.rows, blocks / 2, blocks, scratch.data);
+  const kernels::Tuning tuning{64, 64, direct_rows};
+  table.multiply(&w, &x, bias, y.data(), w.rows, 0, blocks / 2, scratch.data, &tuning);
+  table.multiply(&w, &x, bias, y.data(), w.rows, blocks / 2, blocks, scratch.data, &tuning);
   return y;
 }
 
@@ -176,13 +180,16 @@ inline std::string scheme_fault(const PackedScheme& scheme, const PackedShape& c
     }
     for (const std::int64_t num_rows : row_counts) {
       rows.view.num_rows = num_rows;
-      const auto y = multiply(table, w, rows.view, with_bias ? bias.data() : nullptr);
       const std::vector<float> wanted(expected.begin(), expected.begin() + num_rows * c.rows);
-      if (!same_bits(y, wanted)) {
-        return fmt::format("{}: M {}, N {}, K {}, codes {}, scales {}, group {}",
-                           isa_level_name(level), num_rows, c.rows, c.cols,
-                           static_cast<int>(scheme.codes), static_cast<int>(scheme.scales),
-                           scheme.group);
+      for (const std::int64_t direct_rows : {0, 1000}) {
+        const auto y =
+            multiply(table, w, rows.view, with_bias ? bias.data() : nullptr, direct_rows);
+        if (!same_bits(y, wanted)) {
+          return fmt::format(
+              "{}: M {} ({}), N {}, K {}, codes {}, scales {}, group {}", isa_level_name(level),
+              num_rows, direct_rows > 0 ? "direct" : "decoded", c.rows, c.cols,
+              static_cast<int>(scheme.codes), static_cast<int>(scheme.scales), scheme.group);
+        }
       }
     }
   }

@@ -195,6 +195,9 @@ void multiply_panel(TileState& state, const Shape& s, const PackedRows& x, std::
   for (std::int64_t i = 0; i < num_segments; ++i) {
     const Segment& segment = scratch.segments[i];
     std::int32_t* const dots = places[i % 2];
+    if (tile == 0) {
+      prefetch_coming(segment, scratch.half_chunk);
+    }
     multiply_segment<kSigned>(state, segment, x, row0, count, dots);
     if (pending != nullptr) {
       finish_group(s, *pending, x, row0, count, pending_dots, acc);

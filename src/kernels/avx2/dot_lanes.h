@@ -15,6 +15,8 @@ namespace {
 
 constexpr unsigned kVectorRows = 8;
 constexpr unsigned kMaxTileRows = 2;  // eight sums, four weight vectors
+// Rows that codes in registers are multiplied with at once.
+constexpr unsigned kMaxDirectRows = 4;
 
 using B = __m256i;
 using D = __m256i;
@@ -92,6 +94,10 @@ TRINE_DOT_INLINE D ddot(D sums, B weights, X x) {
                           _mm256_madd_epi16(odd, x.odd));
 }
 #endif
+
+TRINE_DOT_INLINE D ddot_at(D sums, B weights, const std::int8_t* x) {
+  return ddot(sums, weights, xload(x));
+}
 
 TRINE_DOT_INLINE F fconvert(D a) {
   return _mm256_cvtepi32_ps(a);

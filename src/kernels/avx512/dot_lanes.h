@@ -15,6 +15,8 @@ namespace {
 
 constexpr unsigned kVectorRows = 16;
 constexpr unsigned kMaxTileRows = 12;  // 24 sums, two weight vectors, one activation
+// Rows that codes in registers are multiplied with at once: 20 sums beside 8 vectors of codes.
+constexpr unsigned kMaxDirectRows = 10;
 
 using B = __m512i;
 using D = __m512i;
@@ -93,6 +95,23 @@ TRINE_DOT_INLINE D ddot(D sums, B weights, X x) {
                           _mm512_madd_epi16(odd, x.odd));
 }
 #endif
+
+// ddot with the four activations where they stand. The instruction reads and spreads them itself,
+// so no register and no other instruction is spent on them; the compiler does not make that form.
+TRINE_DOT_INLINE D ddot_at(D sums, B weights, const std::int8_t* x) {
+#if defined(TRINE_VNNI)
+  struct Four {
+    std::int8_t values[4];
+  };
+
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+          : "+v"(sums)
+          : "v"(weights), "m"(*reinterpret_cast<const Four*>(x)));
+  return sums;
+#else
+  return ddot(sums, weights, xload(x));
+#endif
+}
 
 TRINE_DOT_INLINE F fconvert(D a) {
   return _mm512_cvtepi32_ps(a);

@@ -21,6 +21,8 @@ namespace {
 
 constexpr unsigned kVectorRows = 16;
 constexpr unsigned kMaxTileRows = 1;
+// Rows that codes in registers are multiplied with at once.
+constexpr unsigned kMaxDirectRows = 1;
 
 struct B {
   std::uint8_t v[4 * kVectorRows];
@@ -103,6 +105,10 @@ TRINE_DOT_INLINE D ddot(D sums, const B& weights, const X& x) {
     }
   }
   return sums;
+}
+
+TRINE_DOT_INLINE D ddot_at(D sums, B weights, const std::int8_t* x) {
+  return ddot(sums, weights, xload(x));
 }
 
 TRINE_DOT_INLINE F fconvert(const D& a) {

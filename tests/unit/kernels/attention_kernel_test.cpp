@@ -120,6 +120,7 @@ struct Queries {
     args.dim_v = dim_v;
     args.scale = 0.25f;
     args.softcap = softcap;
+    args.prefetch_bytes = 4096;
     args.visible = visible.data();
     args.scores = scores.data();
     args.max = max.data();

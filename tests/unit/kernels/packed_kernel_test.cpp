@@ -89,8 +89,10 @@ TEST(PackedKernel, TheLargestCodesDoNotOverflow) {
     const std::vector<float> x(static_cast<std::size_t>(3 * cols), 127.0f);
     const Rows rows = quantize(packed_table(level), scheme, x, 3, cols);
     const PackedMatrix w{scheme, 32, cols, packed.data};
-    for (const float y : multiply(packed_table(level), w, rows.view, nullptr)) {
-      ASSERT_EQ(y, 127.0f * 127.0f * 65536.0f) << isa_level_name(level);
+    for (const std::int64_t direct_rows : {0, 3}) {
+      for (const float y : multiply(packed_table(level), w, rows.view, nullptr, direct_rows)) {
+        ASSERT_EQ(y, 127.0f * 127.0f * 65536.0f) << isa_level_name(level);
+      }
     }
   }
 }
