@@ -15,10 +15,10 @@ struct Row {
   Tuning tuning;
 };
 
-// The first row that fits counts. Measured with `trine bench kernels` on Emerald Rapids (Intel model
-// 207): lines asked for 4 to 12 KiB ahead keep a core's outstanding misses in use, fewer or more do
-// not. Without a dot-product instruction the products are the larger part of the work, and decoding
-// first pays later. A CPU that wants other figures gets a row before these.
+// The first row that fits counts. Measured with `trine bench kernels` on Emerald Rapids (Intel
+// model 207): lines asked for 4 to 12 KiB ahead keep a core's outstanding misses in use, fewer or
+// more do not. Without a dot-product instruction the products are the larger part of the work, and
+// decoding first pays later. A CPU that wants other figures gets a row before these.
 constexpr std::array kRows{
     Row{{}, {}, IsaLevel::kAvx2, {6144, 8192, 12}},
     Row{{}, {}, IsaLevel::kAvx512, {6144, 8192, 12}},

@@ -1,6 +1,6 @@
-// What kernels may do differently on one micro-architecture than on another: how far ahead memory is
-// asked for and which of two ways to the same bits is taken. Never a result.
-// Thread rule: values; tuning() may be called from any thread.
+// What kernels may do differently on one micro-architecture than on another: how far ahead memory
+// is asked for and which of two ways to the same bits is taken. Never a result. Thread rule:
+// values; tuning() may be called from any thread.
 #pragma once
 
 #include <cstdint>
