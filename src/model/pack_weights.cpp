@@ -11,7 +11,7 @@ namespace {
 
 // Source pages are given back after about this many packed bytes, so that a load does not hold the
 // file and the packed weights in memory at once.
-constexpr std::int64_t kReleaseBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kReleaseBytes = std::int64_t{32} << 20;
 
 void collect(MlpWeights& mlp, std::vector<ops::WeightView*>& out) {
   for (ops::WeightView* view : {&mlp.gate, &mlp.up, &mlp.down}) {
