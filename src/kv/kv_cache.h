@@ -55,7 +55,8 @@ class PageRef {
 
 class PagePool {
  public:
-  // Reserves address space for num_pages pages (mmap; memory is taken on first use of a page).
+  // Reserves address space for num_pages pages (mmap; memory is taken on first use of a
+  // page, on huge pages where the system has them).
   // Errors: invalid_argument for a geometry or page count that cannot be, exhausted with wanted and
   // available bytes when the pool is larger than the machine's memory or the mapping fails.
   static Result<std::unique_ptr<PagePool>> create(const KvGeometry& geometry,

@@ -161,6 +161,9 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const KvGeometry& geometry,
                 "memory: {}",
                 *total, num_pages, *page_bytes, physical, std::strerror(errno));
   }
+  // Attention walks a block of a few KiB in every page: with small pages of memory each block would
+  // cost a walk of the page tables. Where the system has no huge pages that is what happens.
+  static_cast<void>(::madvise(memory, *total, MADV_HUGEPAGE));
   impl->memory = static_cast<std::byte*>(memory);
   impl->memory_bytes = *total;
   const auto count = static_cast<std::size_t>(num_pages);
