@@ -13,6 +13,11 @@ function(trine_add_isa isa)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(trine_kernels_${isa} PRIVATE -fexpensive-optimizations)
   endif()
+  # Every tile height is an instantiation of the same code. All of them take minutes to compile under a sanitizer,
+  # and heights never change a result: two of each are compiled there.
+  if(TRINE_SANITIZE OR TRINE_FUZZ)
+    target_compile_definitions(trine_kernels_${isa} PRIVATE TRINE_FEW_TILES)
+  endif()
   trine_tidy(trine_kernels_${isa})
   set_property(GLOBAL APPEND PROPERTY TRINE_ISA_LIBRARIES trine_kernels_${isa})
 endfunction()

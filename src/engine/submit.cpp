@@ -51,8 +51,10 @@ Status choose_sizes(const KvGeometry& geometry, std::int32_t model_context,
   const auto page_bytes = geometry.checked_page_bytes();
   if (!page_bytes) {
     return fail(ErrorCode::kInvalidArgument,
-                "kv_dtype {} cannot hold keys and values; F32, F16, BF16 and I8 can",
-                dtype_info(geometry.dtype).name);
+                "kv_dtype {} cannot hold keys and values of {} and {} dimensions; F32, F16, BF16 "
+                "can, and I8 up to {} dimensions",
+                dtype_info(geometry.dtype).name, geometry.head_dim_k, geometry.head_dim_v,
+                kMaxCodeDim);
   }
   const std::int64_t half_memory = physical_memory_bytes() / 2;
   const std::int64_t fitting = std::max<std::int64_t>(half_memory / *page_bytes, 1) * kPageTokens;

@@ -9,19 +9,15 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
-#include "kernels/math_inl.h"
+#include "kernels/attention_softmax_inl.h"
 #include TRINE_LANES_HEADER
 
 namespace trine::kernels {
 namespace {
 
-constexpr std::int64_t kKeys = kAttentionTileKeys;
-constexpr std::int64_t kScoresStride = kSegmentKeys;
-
 // Sixteen elements of each type, as float32, from element `i` of a block.
 struct ElementF32 {
   static constexpr std::int64_t kBytes = 4;
-  static constexpr bool kScaled = false;
 
   TRINE_LANES_INLINE V load(const void* block, std::int64_t i) {
     return vload(static_cast<const float*>(block) + i);
@@ -30,7 +26,6 @@ struct ElementF32 {
 
 struct ElementF16 {
   static constexpr std::int64_t kBytes = 2;
-  static constexpr bool kScaled = false;
 
   TRINE_LANES_INLINE V load(const void* block, std::int64_t i) {
     return vload_f16(static_cast<const unsigned char*>(block) + 2 * i);
@@ -39,34 +34,11 @@ struct ElementF16 {
 
 struct ElementBF16 {
   static constexpr std::int64_t kBytes = 2;
-  static constexpr bool kScaled = false;
 
   TRINE_LANES_INLINE V load(const void* block, std::int64_t i) {
     return vload_bf16(static_cast<const unsigned char*>(block) + 2 * i);
   }
 };
-
-struct ElementI8 {
-  static constexpr std::int64_t kBytes = 1;
-  static constexpr bool kScaled = true;
-
-  TRINE_LANES_INLINE V load(const void* block, std::int64_t i) {
-    return vload_i8(static_cast<const unsigned char*>(block) + i);
-  }
-};
-
-// What the segment reads in order: its keys, its values, then the keys of what follows.
-TRINE_LANES_INLINE const char* block_at(const AttentionSegmentArgs& args, std::int64_t i) {
-  if (i < args.num_tiles) {
-    return static_cast<const char*>(args.tiles[i].k);
-  }
-  if (i < 2 * args.num_tiles) {
-    return static_cast<const char*>(args.tiles[i - args.num_tiles].v);
-  }
-  const std::int64_t next = i - args.num_tiles;
-  const std::int64_t last = args.num_tiles + args.tiles_coming - 1;
-  return static_cast<const char*>(args.tiles[next < last ? next : last].k);
-}
 
 // Scores of NQ queries for the 32 keys of one block, not yet scaled by args.scale.
 template <typename Element, unsigned NQ>
@@ -105,15 +77,9 @@ TRINE_LANES_INLINE void score_tile(const AttentionSegmentArgs& args, std::int64_
     }
 #pragma GCC unroll 2
     for (std::int64_t n = 0; n < kScoreVectors; ++n) {
-      const std::int64_t first = 16 * (part + n);
-      V key_scale = vzero();
-      if constexpr (Element::kScaled) {
-        key_scale = ElementF16::load(k, args.dim_k * kKeys / 2 + first);
-      }
 #pragma GCC unroll 16
       for (std::int64_t m = 0; m < NQ; ++m) {
-        const V score = Element::kScaled ? vmul(s[m][n], key_scale) : s[m][n];
-        vstore(scores + m * kScoresStride + first, score);
+        vstore(scores + m * kScoresStride + 16 * (part + n), s[m][n]);
       }
     }
   }
@@ -149,51 +115,6 @@ void score_segment(const AttentionSegmentArgs& args, std::int64_t distance) {
       }
     }
   }
-}
-
-// Scores of one query become weights; its maximum and sum are set.
-template <typename Element>
-TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int64_t query) {
-  float* scores = args.scores + query * kScoresStride;
-  const V scale = vset(args.scale);
-  const V lowest = vset(-__builtin_inff());
-  V max = lowest;
-  for (std::int64_t part = 0; part < 2 * args.num_tiles; ++part) {
-    const std::uint32_t bits =
-        args.visible[part / 2 * args.num_queries + query] >> (part % 2 * 16) & 0xffffu;
-    if (bits == 0) {
-      continue;
-    }
-    V s = vmul(vload(scores + 16 * part), scale);
-    if (args.softcap > 0.0f) {
-      const V cap = vset(args.softcap);
-      s = vmul(cap, vtanh(vdiv(s, cap)));
-    }
-    s = vselect_bits(bits, s, lowest);
-    vstore(scores + 16 * part, s);
-    max = vmax(max, s);
-  }
-  const float segment_max = vreduce_max(max);
-  args.max[query] = segment_max;
-  max = vset(segment_max);
-  V sum = vzero();
-  for (std::int64_t part = 0; part < 2 * args.num_tiles; ++part) {
-    const std::int64_t tile = part / 2;
-    const std::uint32_t bits =
-        args.visible[tile * args.num_queries + query] >> (part % 2 * 16) & 0xffffu;
-    if (bits == 0) {
-      continue;
-    }
-    V p = vselect_bits(bits, vexp(vsub(vload(scores + 16 * part), max)), vzero());
-    sum = vadd(sum, p);
-    if constexpr (Element::kScaled) {
-      const V value_scale =
-          ElementF16::load(args.tiles[tile].v, args.dim_v * kKeys / 2 + part % 2 * 16);
-      p = vmul(p, value_scale);
-    }
-    vstore(scores + 16 * part, p);
-  }
-  args.sum[query] = vreduce_add(sum);
 }
 
 // acc += w * v for NQ queries that see the same keys of a tile, NV vectors of dimensions from d.
@@ -300,21 +221,14 @@ void accumulate_segment(const AttentionSegmentArgs& args, std::int64_t distance)
 template <typename Element>
 void attention_segment(const AttentionSegmentArgs* arguments) {
   const AttentionSegmentArgs& args = *arguments;
-  const std::int64_t tile_bytes = args.dim_k * kKeys * Element::kBytes;
-  const std::int64_t wanted = (args.prefetch_bytes + tile_bytes - 1) / tile_bytes;
-  const std::int64_t distance = wanted < args.num_tiles ? wanted : args.num_tiles;
+  const std::int64_t distance = tiles_ahead(args, args.dim_k * kKeys * Element::kBytes);
   score_segment<Element>(args, distance);
   for (std::int64_t query = 0; query < args.num_queries; ++query) {
-    std::uint32_t any = 0;
-    for (std::int64_t tile = 0; tile < args.num_tiles; ++tile) {
-      any |= args.visible[tile * args.num_queries + query];
-    }
-    if (any != 0) {
-      softmax_query<Element>(args, query);
-    } else {
-      args.max[query] = -__builtin_inff();
-      args.sum[query] = 0.0f;
-    }
+    float* scores = args.scores + query * kScoresStride;
+    softmax_query(
+        args, query, args.scale, [&](std::int64_t part, V p) __attribute__((always_inline)) {
+          vstore(scores + 16 * part, p);
+        });
     for (std::int64_t d = 0; d < args.dim_v; d += 16) {
       vstore(args.acc + query * args.acc_stride + d, vzero());
     }

@@ -21,6 +21,9 @@ constexpr auto kLinear = float_levels(kLinearScalar, kLinearAvx2, kLinearAvx512)
 constexpr auto kRowwise = float_levels(kRowwiseScalar, kRowwiseAvx2, kRowwiseAvx512);
 constexpr auto kConvert = float_levels(kConvertScalar, kConvertAvx2, kConvertAvx512);
 constexpr auto kAttention = float_levels(kAttentionScalar, kAttentionAvx2, kAttentionAvx512);
+constexpr PerLevel<AttentionI8Table> kAttentionI8{&kAttentionI8Scalar,     &kAttentionI8Avx2,
+                                                  &kAttentionI8AvxVnni,    &kAttentionI8Avx512,
+                                                  &kAttentionI8Avx512Vnni, &kAttentionI8Avx512Vnni};
 constexpr auto kSelect = float_levels(kSelectScalar, kSelectAvx2, kSelectAvx512);
 constexpr auto kDequant = float_levels(kDequantScalar, kDequantAvx2, kDequantAvx512);
 constexpr PerLevel<PackedTable> kPacked{&kPackedScalar, &kPackedAvx2,       &kPackedAvxVnni,
@@ -45,6 +48,10 @@ const ConvertTable& convert_table(IsaLevel level) {
 
 const AttentionTable& attention_table(IsaLevel level) {
   return *kAttention[static_cast<std::size_t>(level)];
+}
+
+const AttentionI8Table& attention_i8_table(IsaLevel level) {
+  return *kAttentionI8[static_cast<std::size_t>(level)];
 }
 
 const DequantTable& dequant_table(IsaLevel level) {

@@ -19,6 +19,7 @@ const LinearTable& linear_table(IsaLevel level);
 const RowwiseTable& rowwise_table(IsaLevel level);
 const ConvertTable& convert_table(IsaLevel level);
 const AttentionTable& attention_table(IsaLevel level);
+const AttentionI8Table& attention_i8_table(IsaLevel level);
 const DequantTable& dequant_table(IsaLevel level);
 const PackedTable& packed_table(IsaLevel level);
 const LimitsTable& limits_table(IsaLevel level);
@@ -38,6 +39,10 @@ inline const ConvertTable& convert_table() {
 
 inline const AttentionTable& attention_table() {
   return attention_table(isa_level());
+}
+
+inline const AttentionI8Table& attention_i8_table() {
+  return attention_i8_table(isa_level());
 }
 
 inline const DequantTable& dequant_table() {

@@ -133,9 +133,9 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const KvGeometry& geometry,
     return fail(
         ErrorCode::kInvalidArgument,
         "kv cache: {} layers, {} kv heads, head dims {} and {}, dtype {} do not make a page "
-        "(positive sizes within 63 bits, dtype F32, F16, BF16 or I8)",
+        "(positive sizes within 63 bits, dtype F32, F16, BF16, or I8 with heads of at most {})",
         geometry.num_layers, geometry.num_kv_heads, geometry.head_dim_k, geometry.head_dim_v,
-        dtype_info(geometry.dtype).name);
+        dtype_info(geometry.dtype).name, kMaxCodeDim);
   }
   if (num_pages < 1) {
     return fail(ErrorCode::kInvalidArgument, "kv cache: {} pages, at least 1 needed", num_pages);

@@ -39,8 +39,6 @@ kernels::KvElement kv_element(DType dtype) {
       return kernels::KvElement::kF16;
     case DType::kBF16:
       return kernels::KvElement::kBF16;
-    case DType::kI8:
-      return kernels::KvElement::kI8;
     default:
       return kernels::KvElement::kF32;
   }
@@ -141,9 +139,12 @@ struct Buffers {
   std::int64_t tree_rows = 0;  // of the longest tree span, 0 without trees
   std::int64_t key_bytes = 0;  // of a page's block
   std::int64_t value_bytes = 0;
-  float* q = nullptr;       // [num_queries, dim_k]
-  float* scores = nullptr;  // [num_queries, kSegmentKeys]
-  float* total = nullptr;   // State of the queries
+  bool codes = false;           // the cache holds eight-bit codes
+  std::int64_t head_dim_k = 0;  // without padding
+  float* q = nullptr;           // [num_queries, dim_k]
+  std::byte* q_rows = nullptr;  // with codes [num_queries, query_row_bytes(head_dim_k)]
+  float* scores = nullptr;      // [num_queries, kSegmentKeys]
+  float* total = nullptr;       // State of the queries
   float* segment = nullptr;
   std::uint32_t* visible = nullptr;  // [kSegmentTiles, num_queries]
   std::int32_t* path = nullptr;      // [tree_rows]
@@ -159,6 +160,7 @@ struct Buffers {
       return at;
     };
     q = reinterpret_cast<float*>(take(num_queries * dim_k * 4));
+    q_rows = take(codes ? num_queries * kernels::query_row_bytes(head_dim_k) : 0);
     scores = reinterpret_cast<float*>(take(num_queries * kSegmentKeys * 4));
     total = reinterpret_cast<float*>(take(State::floats(num_queries, dim_v) * 4));
     segment = reinterpret_cast<float*>(take(State::floats(num_queries, dim_v) * 4));
@@ -200,6 +202,11 @@ class Unit {
         std::copy_n(from, params_.head_dim_k, to);
         to += buffers_.dim_k;
       }
+    }
+    if (buffers_.codes) {
+      kernels::attention_i8_table().quantize_queries(
+          buffers_.q, buffers_.dim_k, num_queries(), params_.head_dim_k,
+          reinterpret_cast<unsigned char*>(buffers_.q_rows));
     }
   }
 
@@ -303,12 +310,13 @@ class Unit {
     const auto scale = static_cast<std::size_t>(g.scale_bytes());
     const std::byte* k = page + key_offset_;
     const std::byte* v = page + value_offset_;
-    for (std::int64_t d = 0; d < g.head_dim_k; ++d) {
+    for (std::int64_t d = 0; d < g.padded_dim_k(); ++d) {
       std::memcpy(keys + g.key_element(to, d), k + g.key_element(from, d), element);
     }
     std::memcpy(keys + g.key_scale(to), k + g.key_scale(from), scale);
-    std::memcpy(values + g.value_element(to, 0), v + g.value_element(from, 0),
-                static_cast<std::size_t>(g.padded_dim_v()) * element);
+    for (std::int64_t d = 0; d < g.padded_dim_v(); ++d) {
+      std::memcpy(values + g.value_element(to, d), v + g.value_element(from, d), element);
+    }
     std::memcpy(values + g.value_scale(to), v + g.value_scale(from), scale);
   }
 
@@ -355,6 +363,10 @@ class Unit {
     kernels::AttentionSegmentArgs args{};
     args.q = buffers_.q + query * buffers_.dim_k;
     args.q_stride = buffers_.dim_k;
+    if (buffers_.codes) {
+      args.q_rows = reinterpret_cast<const unsigned char*>(buffers_.q_rows) +
+                    query * kernels::query_row_bytes(params_.head_dim_k);
+    }
     args.num_queries = count;
     args.tiles = tiles.data();
     args.num_tiles = static_cast<int>(in_segment);
@@ -370,8 +382,12 @@ class Unit {
     args.sum = state.sum + query;
     args.acc = state.acc + query * buffers_.dim_v;
     args.acc_stride = buffers_.dim_v;
-    kernels::attention_table().segment[static_cast<std::size_t>(kv_element(geometry_.dtype))](
-        &args);
+    if (buffers_.codes) {
+      kernels::attention_i8_table().segment(&args);
+    } else {
+      kernels::attention_table().segment[static_cast<std::size_t>(kv_element(geometry_.dtype))](
+          &args);
+    }
   }
 
   const KvGeometry& geometry_;
@@ -394,6 +410,8 @@ class Step {
       : geometry_(geometry), params_(params), spans_(spans) {
     shape_.dim_k = round_up(params.head_dim_k, kLanes);
     shape_.dim_v = geometry.padded_dim_v();
+    shape_.codes = geometry.dtype == DType::kI8;
+    shape_.head_dim_k = params.head_dim_k;
     shape_.key_bytes = geometry.key_block_bytes();
     shape_.value_bytes = geometry.value_block_bytes();
     for (const AttentionSpan& span : spans) {

@@ -12,10 +12,12 @@
 namespace trine::ops {
 namespace {
 
-// codes[i] = round(x[i] / scale) in -127..127, scale = max |x| / 127 rounded to binary16, whose
+constexpr std::uint8_t kZeroCode = 128;  // tensor/kv_layout.h
+
+// codes[i] = 128 + round(x[i] / scale) in 1..255, scale = max |x| / 127 rounded to binary16, whose
 // bits are returned. Values that binary16 scales cannot reach (NaN, beyond 8.3e6) make the scale
 // NaN, so that they come back as NaN and not as something plausible.
-std::uint16_t quantize_i8(const float* x, std::int64_t n, std::int8_t* codes) {
+std::uint16_t quantize_i8(const float* x, std::int64_t n, std::uint8_t* codes) {
   constexpr std::uint16_t kNan = 0x7e00;
   constexpr float kLargestF16 = 65504.0f;
   constexpr float kRounder = 0x1.8p23f;  // added and taken away again: rounds to nearest even
@@ -27,14 +29,14 @@ std::uint16_t quantize_i8(const float* x, std::int64_t n, std::int8_t* codes) {
   }
   const float wanted = largest / 127.0f;
   if (!comparable || wanted > kLargestF16) {
-    std::fill_n(codes, n, std::int8_t{0});
+    std::fill_n(codes, n, kZeroCode);
     return kNan;
   }
   const std::uint16_t bits = f32_to_f16(wanted);
   const float scale = f16_to_f32(bits);
   for (std::int64_t i = 0; i < n; ++i) {
     const float code = scale == 0.0f ? 0.0f : std::clamp(x[i] / scale, -127.0f, 127.0f);
-    codes[i] = static_cast<std::int8_t>((code + kRounder) - kRounder);
+    codes[i] = static_cast<std::uint8_t>((code + kRounder) - kRounder + float{kZeroCode});
   }
   return bits;
 }
@@ -46,7 +48,8 @@ class RowWriter {
       : geometry_(geometry), convert_(kernels::convert_table()) {}
 
   void write_key(const float* k, std::byte* block, std::int64_t token) {
-    each_piece(k, geometry_.head_dim_k, block + geometry_.key_scale(token),
+    const std::int64_t dim = geometry_.head_dim_k;
+    each_piece(k, dim, block + geometry_.key_scale(token),
                [&](std::int64_t first, std::int64_t count) {
                  const std::int64_t element = geometry_.element_bytes();
                  for (std::int64_t i = 0; i < count; ++i) {
@@ -54,11 +57,27 @@ class RowWriter {
                                piece_.data() + i * element, static_cast<std::size_t>(element));
                  }
                });
+    for (std::int64_t d = dim; d < geometry_.padded_dim_k(); ++d) {
+      block[geometry_.key_element(token, d)] = std::byte{kZeroCode};
+    }
   }
 
   void write_value(const float* v, std::byte* block, std::int64_t token) {
     const std::int64_t element = geometry_.element_bytes();
     const std::int64_t dim = geometry_.head_dim_v;
+    if (geometry_.dtype == DType::kI8) {
+      each_piece(v, dim, block + geometry_.value_scale(token),
+                 [&](std::int64_t first, std::int64_t count) {
+                   for (std::int64_t i = 0; i < count; ++i) {
+                     block[geometry_.value_element(token, first + i)] =
+                         piece_[static_cast<std::size_t>(i)];
+                   }
+                 });
+      for (std::int64_t d = dim; d < geometry_.padded_dim_v(); ++d) {
+        block[geometry_.value_element(token, d)] = std::byte{kZeroCode};
+      }
+      return;
+    }
     each_piece(v, dim, block + geometry_.value_scale(token),
                [&](std::int64_t first, std::int64_t count) {
                  std::memcpy(block + geometry_.value_element(token, first), piece_.data(),
@@ -69,14 +88,15 @@ class RowWriter {
   }
 
  private:
-  static constexpr std::int64_t kPiece = 1024;  // elements, more than any head has in practice
+  static constexpr std::int64_t kPiece =
+      kMaxCodeDim;  // elements of a row that are converted at a time
 
   // Calls put(first, count) with elements [first, first + count) in piece_.
   template <typename Put>
   void each_piece(const float* x, std::int64_t n, std::byte* scale, Put&& put) {
     if (geometry_.dtype == DType::kI8) {
-      TRINE_CHECK(n <= kPiece);  // PagePool's geometry has no larger head
-      const std::uint16_t bits = quantize_i8(x, n, reinterpret_cast<std::int8_t*>(piece_.data()));
+      TRINE_CHECK(n <= kPiece);
+      const std::uint16_t bits = quantize_i8(x, n, reinterpret_cast<std::uint8_t*>(piece_.data()));
       std::memcpy(scale, &bits, sizeof bits);
       put(0, n);
       return;

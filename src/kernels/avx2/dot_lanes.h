@@ -16,7 +16,11 @@ namespace {
 constexpr unsigned kVectorRows = 8;
 constexpr unsigned kMaxTileRows = 2;  // eight sums, four weight vectors
 // Rows that codes in registers are multiplied with at once.
+#if defined(TRINE_FEW_TILES)
+constexpr unsigned kMaxDirectRows = 2;
+#else
 constexpr unsigned kMaxDirectRows = 4;
+#endif
 
 using B = __m256i;
 using D = __m256i;
@@ -98,6 +102,84 @@ TRINE_DOT_INLINE D ddot(D sums, B weights, X x) {
 TRINE_DOT_INLINE D ddot_at(D sums, B weights, const std::int8_t* x) {
   return ddot(sums, weights, xload(x));
 }
+
+// Wide numbers (attention.h).
+#if defined(TRINE_VNNI)
+constexpr unsigned kMaxWideQueries = 6;
+
+// The wide number n as 128 * high + low with low in -64..63: two dot products of bytes.
+struct S {
+  D high;
+  D low;
+};
+
+TRINE_DOT_INLINE void wstore_eight(unsigned char* p, __m256 shifted) {
+  const __m256i n = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(0x4b400000));
+  const __m256i high = _mm256_srai_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(64)), 7);
+  const __m256i low = _mm256_sub_epi32(n, _mm256_slli_epi32(high, 7));
+  // In each half: four high words, four low words; then as bytes, twice.
+  const __m256i words = _mm256_packs_epi32(high, low);
+  const __m256i bytes = _mm256_packs_epi16(words, words);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(bytes));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p + 8), _mm256_extracti128_si256(bytes, 1));
+}
+
+TRINE_DOT_INLINE void wstore(unsigned char* p, V shifted) {
+  wstore_eight(p, shifted.lo);
+  wstore_eight(p + 16, shifted.hi);
+}
+
+TRINE_DOT_INLINE S sset(std::int32_t a) {
+  return {dset(0), dset(a)};
+}
+
+TRINE_DOT_INLINE S sresume(const std::int32_t* p) {
+  return {dset(0), dload(p)};
+}
+
+TRINE_DOT_INLINE S sdot(S sums, B codes, const unsigned char* quad) {
+  const auto* pieces = reinterpret_cast<const std::int8_t*>(quad);
+  return {ddot_at(sums.high, codes, pieces), ddot_at(sums.low, codes, pieces + 4)};
+}
+
+TRINE_DOT_INLINE D sjoin(S a) {
+  return _mm256_add_epi32(_mm256_slli_epi32(a.high, 7), a.low);
+}
+#else
+constexpr unsigned kMaxWideQueries = 8;
+
+using S = D;
+
+// Fours as (first, third), (second, fourth): what the even and the odd bytes are multiplied with.
+TRINE_DOT_INLINE void wstore(unsigned char* p, V shifted) {
+  const __m256i low_words = _mm256_set1_epi32(0xffff);
+  const __m256i lo = _mm256_and_si256(_mm256_castps_si256(shifted.lo), low_words);
+  const __m256i hi = _mm256_and_si256(_mm256_castps_si256(shifted.hi), low_words);
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
+  const __m256i fours = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), fours);
+}
+
+TRINE_DOT_INLINE S sset(std::int32_t a) {
+  return dset(a);
+}
+
+TRINE_DOT_INLINE S sresume(const std::int32_t* p) {
+  return dload(p);
+}
+
+TRINE_DOT_INLINE S sdot(S sums, B codes, const unsigned char* quad) {
+  std::int32_t even_pair = 0;
+  std::int32_t odd_pair = 0;
+  __builtin_memcpy(&even_pair, quad, sizeof even_pair);
+  __builtin_memcpy(&odd_pair, quad + 4, sizeof odd_pair);
+  return ddot(sums, codes, {dset(even_pair), dset(odd_pair)});
+}
+
+TRINE_DOT_INLINE D sjoin(S a) {
+  return a;
+}
+#endif
 
 TRINE_DOT_INLINE F fconvert(D a) {
   return _mm256_cvtepi32_ps(a);

@@ -68,12 +68,6 @@ TRINE_LANES_INLINE V vload_bf16(const unsigned char* p) {
           widen_bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
 }
 
-TRINE_LANES_INLINE V vload_i8(const unsigned char* p) {
-  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)),
-          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8)))};
-}
-
 TRINE_LANES_INLINE void vstore(float* p, V a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);

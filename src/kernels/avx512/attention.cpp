@@ -7,7 +7,7 @@ namespace trine::kernels {
 
 extern const AttentionTable kAttentionAvx512 = {
     {&attention_segment<ElementF32>, &attention_segment<ElementF16>,
-     &attention_segment<ElementBF16>, &attention_segment<ElementI8>},
+     &attention_segment<ElementBF16>},
     &attention_merge,
     &attention_finish};
 

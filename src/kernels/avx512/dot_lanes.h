@@ -14,9 +14,19 @@ namespace trine::kernels {
 namespace {
 
 constexpr unsigned kVectorRows = 16;
+#if defined(TRINE_FEW_TILES)
+constexpr unsigned kMaxTileRows = 2;
+constexpr unsigned kMaxDirectRows = 2;
+#else
 constexpr unsigned kMaxTileRows = 12;  // 24 sums, two weight vectors, one activation
 // Rows that codes in registers are multiplied with at once: 20 sums beside 8 vectors of codes.
+// Without the dot instruction a product takes four times the code.
+#if defined(TRINE_VNNI)
 constexpr unsigned kMaxDirectRows = 10;
+#else
+constexpr unsigned kMaxDirectRows = 4;
+#endif
+#endif
 
 using B = __m512i;
 using D = __m512i;
@@ -112,6 +122,75 @@ TRINE_DOT_INLINE D ddot_at(D sums, B weights, const std::int8_t* x) {
   return ddot(sums, weights, xload(x));
 #endif
 }
+
+// Wide numbers (attention.h).
+#if defined(TRINE_VNNI)
+constexpr unsigned kMaxWideQueries = 8;
+
+// The wide number n as 128 * high + low with low in -64..63: two dot products of bytes.
+struct S {
+  D high;
+  D low;
+};
+
+TRINE_DOT_INLINE void wstore(unsigned char* p, V shifted) {
+  const __m512i n = _mm512_sub_epi32(_mm512_castps_si512(shifted), _mm512_set1_epi32(0x4b400000));
+  const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(64)), 7);
+  const __m512i low = _mm512_sub_epi32(n, _mm512_slli_epi32(high, 7));
+  const __m128i high_bytes = _mm512_cvtepi32_epi8(high);
+  const __m128i low_bytes = _mm512_cvtepi32_epi8(low);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(high_bytes, low_bytes));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm_unpackhi_epi32(high_bytes, low_bytes));
+}
+
+TRINE_DOT_INLINE S sset(std::int32_t a) {
+  return {dset(0), dset(a)};
+}
+
+TRINE_DOT_INLINE S sresume(const std::int32_t* p) {
+  return {dset(0), dload(p)};
+}
+
+TRINE_DOT_INLINE S sdot(S sums, B codes, const unsigned char* quad) {
+  const auto* pieces = reinterpret_cast<const std::int8_t*>(quad);
+  return {ddot_at(sums.high, codes, pieces), ddot_at(sums.low, codes, pieces + 4)};
+}
+
+TRINE_DOT_INLINE D sjoin(S a) {
+  return _mm512_add_epi32(_mm512_slli_epi32(a.high, 7), a.low);
+}
+#else
+constexpr unsigned kMaxWideQueries = 8;
+
+using S = D;
+
+// Fours as (first, third), (second, fourth): what the even and the odd bytes are multiplied with.
+TRINE_DOT_INLINE void wstore(unsigned char* p, V shifted) {
+  const __m256i words = _mm512_cvtepi32_epi16(_mm512_castps_si512(shifted));
+  const __m256i fours = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), fours);
+}
+
+TRINE_DOT_INLINE S sset(std::int32_t a) {
+  return dset(a);
+}
+
+TRINE_DOT_INLINE S sresume(const std::int32_t* p) {
+  return dload(p);
+}
+
+TRINE_DOT_INLINE S sdot(S sums, B codes, const unsigned char* quad) {
+  std::int32_t even_pair = 0;
+  std::int32_t odd_pair = 0;
+  __builtin_memcpy(&even_pair, quad, sizeof even_pair);
+  __builtin_memcpy(&odd_pair, quad + 4, sizeof odd_pair);
+  return ddot(sums, codes, {dset(even_pair), dset(odd_pair)});
+}
+
+TRINE_DOT_INLINE D sjoin(S a) {
+  return a;
+}
+#endif
 
 TRINE_DOT_INLINE F fconvert(D a) {
   return _mm512_cvtepi32_ps(a);

@@ -59,11 +59,6 @@ TRINE_LANES_INLINE V vload_bf16(const unsigned char* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-TRINE_LANES_INLINE V vload_i8(const unsigned char* p) {
-  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
-}
-
 TRINE_LANES_INLINE void vstore(float* p, V a) {
   _mm512_storeu_ps(p, a);
 }

@@ -5,6 +5,9 @@
 // bfield<s>(a, mask): each byte shifted right by s (left for s < 0), then masked; the mask drops
 // what came from the neighbouring byte. ddot: sum of the four products of unsigned weights and
 // signed activations, exact, added to the sum. store_codes: the low byte of each lane's bits.
+//   S      int32 sums of codes times wide numbers (attention.h), exact modulo 2^32
+// wstore: the low 16 bits of sixteen lanes as wide numbers, in fours. sdot: the four products of
+// codes and wide numbers of each row, added to its sum. sresume, sjoin: from and to plain sums.
 // make_opaque: the compiler must believe that the value could be anything.
 #pragma once
 
@@ -23,6 +26,8 @@ constexpr unsigned kVectorRows = 16;
 constexpr unsigned kMaxTileRows = 1;
 // Rows that codes in registers are multiplied with at once.
 constexpr unsigned kMaxDirectRows = 1;
+// Queries that codes of keys or values in a register are multiplied with.
+constexpr unsigned kMaxWideQueries = 1;
 
 struct B {
   std::uint8_t v[4 * kVectorRows];
@@ -109,6 +114,39 @@ TRINE_DOT_INLINE D ddot(D sums, const B& weights, const X& x) {
 
 TRINE_DOT_INLINE D ddot_at(D sums, B weights, const std::int8_t* x) {
   return ddot(sums, weights, xload(x));
+}
+
+using S = D;
+
+TRINE_DOT_INLINE void wstore(unsigned char* p, const V& shifted) {
+  for (unsigned i = 0; i < 16; ++i) {
+    __builtin_memcpy(p + 2 * i, &shifted.v[i], 2);
+  }
+}
+
+TRINE_DOT_INLINE S sset(std::int32_t a) {
+  return dset(a);
+}
+
+TRINE_DOT_INLINE S sresume(const std::int32_t* p) {
+  return dload(p);
+}
+
+TRINE_DOT_INLINE S sdot(S sums, const B& codes, const unsigned char* quad) {
+  std::int16_t wide[4];
+  __builtin_memcpy(wide, quad, sizeof wide);
+  for (unsigned row = 0; row < kVectorRows; ++row) {
+    auto sum = static_cast<std::uint32_t>(sums.v[row]);
+    for (unsigned i = 0; i < 4; ++i) {
+      sum += static_cast<std::uint32_t>(codes.v[4 * row + i] * wide[i]);
+    }
+    sums.v[row] = static_cast<std::int32_t>(sum);
+  }
+  return sums;
+}
+
+TRINE_DOT_INLINE D sjoin(const S& a) {
+  return a;
 }
 
 TRINE_DOT_INLINE F fconvert(const D& a) {

@@ -66,7 +66,7 @@ TRINE_LANES_INLINE V vload_n(const float* p, std::int64_t n) {
   return r;
 }
 
-// Sixteen stored elements of two bytes (binary16, bfloat16) or one (signed), as float32.
+// Sixteen stored elements of two bytes (binary16, bfloat16), as float32.
 TRINE_LANES_INLINE V vload_f16(const unsigned char* p) {
   std::uint16_t halves[16];
   __builtin_memcpy(halves, p, sizeof(halves));
@@ -83,14 +83,6 @@ TRINE_LANES_INLINE V vload_bf16(const unsigned char* p) {
   V r;
   for (int i = 0; i < 16; ++i) {
     r.v[i] = bf16_to_f32(halves[i]);
-  }
-  return r;
-}
-
-TRINE_LANES_INLINE V vload_i8(const unsigned char* p) {
-  V r;
-  for (int i = 0; i < 16; ++i) {
-    r.v[i] = static_cast<float>(static_cast<signed char>(p[i]));
   }
   return r;
 }

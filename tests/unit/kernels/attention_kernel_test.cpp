@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "kernels/dispatch.h"
 #include "support/numeric.h"
+#include "tensor/kv_layout.h"
 
 namespace trine::kernels {
 namespace {
@@ -16,76 +17,90 @@ using test::same_bits;
 
 constexpr std::int64_t kKeys = kAttentionTileKeys;
 
-constexpr KvElement kElements[] = {KvElement::kF32, KvElement::kF16, KvElement::kBF16,
-                                   KvElement::kI8};
+constexpr DType kElements[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8};
+
+KvElement kv_element(DType dtype) {
+  return dtype == DType::kF16    ? KvElement::kF16
+         : dtype == DType::kBF16 ? KvElement::kBF16
+                                 : KvElement::kF32;
+}
 
 // Key and value blocks of one tile in the layout of a page; element (j, d) is a function of the
 // seed, rounded to the type.
 struct Blocks {
+  KvGeometry geometry;
   std::vector<std::byte> k, v;
 
-  Blocks(KvElement element, std::int64_t dim_k, std::int64_t dim_v, std::uint64_t seed) {
-    fill(element, random_floats(seed, kKeys * dim_k, 2.0f), k);
-    fill(element, random_floats(seed + 1, kKeys * dim_v), v);
+  Blocks(DType dtype, std::int64_t dim_k, std::int64_t dim_v, std::uint64_t seed)
+      : geometry{.num_layers = 1,
+                 .num_kv_heads = 1,
+                 .head_dim_k = static_cast<std::int32_t>(dim_k),
+                 .head_dim_v = static_cast<std::int32_t>(dim_v),
+                 .dtype = dtype},
+        k(static_cast<std::size_t>(geometry.key_block_bytes()), std::byte{0xff}),
+        v(static_cast<std::size_t>(geometry.value_block_bytes()), std::byte{0xff}) {
+    const auto keys = random_floats(seed, kKeys * dim_k, 2.0f);
+    const auto values = random_floats(seed + 1, kKeys * dim_v);
+    for (std::int64_t j = 0; j < kKeys; ++j) {
+      for (std::int64_t d = 0; d < dim_k; ++d) {
+        put(k, geometry.key_element(j, d), keys[static_cast<std::size_t>(j * dim_k + d)]);
+      }
+      for (std::int64_t d = 0; d < dim_v; ++d) {
+        put(v, geometry.value_element(j, d), values[static_cast<std::size_t>(j * dim_v + d)]);
+      }
+      if (dtype == DType::kI8) {
+        const std::uint16_t scale = f32_to_f16(0.01f + 0.001f * static_cast<float>(j));
+        std::memcpy(k.data() + geometry.key_scale(j), &scale, 2);
+        std::memcpy(v.data() + geometry.value_scale(j), &scale, 2);
+      }
+    }
   }
 
-  static void fill(KvElement element, const std::vector<float>& values,
-                   std::vector<std::byte>& out) {
-    const auto put = [&](const auto& bits) {
-      const auto* bytes = reinterpret_cast<const std::byte*>(&bits);
-      out.insert(out.end(), bytes, bytes + sizeof bits);
+  void put(std::vector<std::byte>& block, std::int64_t at, float value) const {
+    const auto write = [&](auto bits) { std::memcpy(block.data() + at, &bits, sizeof bits); };
+    switch (geometry.dtype) {
+      case DType::kF16:
+        write(f32_to_f16(value));
+        break;
+      case DType::kBF16:
+        write(f32_to_bf16(value));
+        break;
+      case DType::kI8:
+        write(static_cast<std::uint8_t>(value * 40.0f + 128.0f));
+        break;
+      default:
+        write(value);
+        break;
+    }
+  }
+
+  // The number that stands there.
+  double get(const std::vector<std::byte>& block, std::int64_t at, std::int64_t scale_at) const {
+    const auto read = [&](std::int64_t from, auto value) {
+      std::memcpy(&value, block.data() + from, sizeof value);
+      return value;
     };
-    for (const float value : values) {
-      switch (element) {
-        case KvElement::kF32:
-          put(value);
-          break;
-        case KvElement::kF16:
-          put(f32_to_f16(value));
-          break;
-        case KvElement::kBF16:
-          put(f32_to_bf16(value));
-          break;
-        case KvElement::kI8:
-          put(static_cast<std::int8_t>(value * 40.0f));
-          break;
-      }
+    switch (geometry.dtype) {
+      case DType::kF16:
+        return static_cast<double>(f16_to_f32(read(at, std::uint16_t{0})));
+      case DType::kBF16:
+        return static_cast<double>(bf16_to_f32(read(at, std::uint16_t{0})));
+      case DType::kI8:
+        return static_cast<double>(f16_to_f32(read(scale_at, std::uint16_t{0}))) *
+               (read(at, std::uint8_t{0}) - 128);
+      default:
+        return static_cast<double>(read(at, 0.0f));
     }
-    if (element == KvElement::kI8) {
-      for (std::int64_t j = 0; j < kKeys; ++j) {
-        put(f32_to_f16(0.01f + 0.001f * static_cast<float>(j)));
-      }
-    }
+  }
+
+  double key(std::int64_t j, std::int64_t d) const {
+    return get(k, geometry.key_element(j, d), geometry.key_scale(j));
+  }
+
+  double value(std::int64_t j, std::int64_t d) const {
+    return get(v, geometry.value_element(j, d), geometry.value_scale(j));
   }
 };
-
-// Element i of a block, as the number it stands for before a scale.
-double element_of(KvElement element, const std::vector<std::byte>& block, std::int64_t i) {
-  const auto read = [&](auto value) {
-    std::memcpy(&value, block.data() + i * static_cast<std::int64_t>(sizeof value), sizeof value);
-    return value;
-  };
-  switch (element) {
-    case KvElement::kF32:
-      return static_cast<double>(read(0.0f));
-    case KvElement::kF16:
-      return static_cast<double>(f16_to_f32(read(std::uint16_t{0})));
-    case KvElement::kBF16:
-      return static_cast<double>(bf16_to_f32(read(std::uint16_t{0})));
-    case KvElement::kI8:
-      return static_cast<double>(read(std::int8_t{0}));
-  }
-  return 0.0;
-}
-
-double scale_of(KvElement element, const std::vector<std::byte>& block, std::int64_t j) {
-  if (element != KvElement::kI8) {
-    return 1.0;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, block.data() + block.size() - static_cast<std::size_t>(2 * (kKeys - j)), 2);
-  return static_cast<double>(f16_to_f32(bits));
-}
 
 // A block of queries and what a segment makes of them.
 struct Queries {
@@ -103,7 +118,7 @@ struct Queries {
         acc(static_cast<std::size_t>(queries * dv), std::nanf("")),
         scores(static_cast<std::size_t>(queries * kSegmentKeys), std::nanf("")) {}
 
-  void segment(IsaLevel level, KvElement element, const std::vector<Blocks>& blocks,
+  void segment(IsaLevel level, const std::vector<Blocks>& blocks,
                const std::vector<std::uint32_t>& visible) {
     std::vector<AttentionTile> tiles;
     for (const Blocks& block : blocks) {
@@ -127,11 +142,20 @@ struct Queries {
     args.sum = sum.data();
     args.acc = acc.data();
     args.acc_stride = dim_v;
-    attention_table(level).segment[static_cast<std::size_t>(element)](&args);
+    const DType dtype = blocks[0].geometry.dtype;
+    if (dtype != DType::kI8) {
+      attention_table(level).segment[static_cast<std::size_t>(kv_element(dtype))](&args);
+      return;
+    }
+    std::vector<unsigned char> rows(static_cast<std::size_t>(count * query_row_bytes(dim_k)));
+    attention_i8_table(level).quantize_queries(q.data(), dim_k, count, dim_k, rows.data());
+    args.q = nullptr;
+    args.q_rows = rows.data();
+    attention_i8_table(level).segment(&args);
   }
 };
 
-std::vector<Blocks> random_blocks(KvElement element, std::int64_t dim_k, std::int64_t dim_v,
+std::vector<Blocks> random_blocks(DType element, std::int64_t dim_k, std::int64_t dim_v,
                                   std::uint64_t seed, std::size_t count) {
   std::vector<Blocks> blocks;
   for (std::size_t t = 0; t < count; ++t) {
@@ -151,7 +175,7 @@ std::vector<std::uint32_t> random_masks(std::uint64_t seed, std::int64_t count) 
 
 TEST(AttentionKernel, MatchesDoublePrecision) {
   std::uint64_t seed = 500;
-  for (const KvElement element : kElements) {
+  for (const DType element : kElements) {
     for (const float softcap : {0.0f, 4.0f}) {
       seed += 100;
       const std::int64_t dim_k = 20;
@@ -160,7 +184,7 @@ TEST(AttentionKernel, MatchesDoublePrecision) {
       const auto masks = random_masks(seed, 5 * 3);
       Queries queries(dim_k, dim_v, 3, seed);
       queries.softcap = softcap;
-      queries.segment(isa_level(), element, blocks, masks);
+      queries.segment(isa_level(), blocks, masks);
       for (std::int64_t i = 0; i < 3; ++i) {
         std::vector<double> scores;
         double max = -HUGE_VAL;
@@ -169,9 +193,9 @@ TEST(AttentionKernel, MatchesDoublePrecision) {
           double score = 0.0;
           for (std::int64_t d = 0; d < dim_k; ++d) {
             score += static_cast<double>(queries.q[static_cast<std::size_t>(i * dim_k + d)]) *
-                     element_of(element, block.k, d * kKeys + j % kKeys);
+                     block.key(j % kKeys, d);
           }
-          score *= scale_of(element, block.k, j % kKeys) * 0.25;
+          score *= 0.25;
           if (softcap > 0.0f) {
             score = static_cast<double>(softcap) * std::tanh(score / static_cast<double>(softcap));
           }
@@ -186,16 +210,17 @@ TEST(AttentionKernel, MatchesDoublePrecision) {
           const double p = std::exp(scores[static_cast<std::size_t>(j)] - max);
           sum += p;
           for (std::int64_t d = 0; d < dim_v; ++d) {
-            acc[static_cast<std::size_t>(d)] += p * scale_of(element, block.v, j % kKeys) *
-                                                element_of(element, block.v, j % kKeys * dim_v + d);
+            acc[static_cast<std::size_t>(d)] += p * block.value(j % kKeys, d);
           }
         }
         const auto at = static_cast<std::size_t>(i);
-        EXPECT_NEAR(queries.max[at], max, 1e-5 * (1.0 + std::fabs(max)));
-        EXPECT_NEAR(queries.sum[at] / sum, 1.0, 3e-5);
+        // Wide numbers have steps of 1/16256 of the largest; keys here reach 2 * 3 * 20 / 4.
+        const double tolerance = element == DType::kI8 ? 1e-3 : 3e-5;
+        EXPECT_NEAR(queries.max[at], max, tolerance * (1.0 + std::fabs(max)));
+        EXPECT_NEAR(queries.sum[at] / sum, 1.0, tolerance);
         for (std::int64_t d = 0; d < dim_v; ++d) {
           EXPECT_NEAR(queries.acc[static_cast<std::size_t>(i * dim_v + d)] / sum,
-                      acc[static_cast<std::size_t>(d)] / sum, 3e-5);
+                      acc[static_cast<std::size_t>(d)] / sum, tolerance);
         }
       }
     }
@@ -204,7 +229,7 @@ TEST(AttentionKernel, MatchesDoublePrecision) {
 
 TEST(AttentionKernel, LevelsAgreeBitForBit) {
   std::uint64_t seed = 10;
-  for (const KvElement element : kElements) {
+  for (const DType element : kElements) {
     for (const std::int64_t dim_k : {1, 16, 48, 64, 80}) {
       for (const std::int64_t dim_v : {16, 64, 80, 128}) {
         for (const std::int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 13}) {
@@ -219,7 +244,7 @@ TEST(AttentionKernel, LevelsAgreeBitForBit) {
             if (seed % 700 == 0) {
               queries.q[0] = std::numeric_limits<float>::infinity();
             }
-            queries.segment(level, element, blocks, masks);
+            queries.segment(level, blocks, masks);
             results.push_back(queries);
           }
           for (const Queries& queries : results) {
@@ -236,11 +261,11 @@ TEST(AttentionKernel, LevelsAgreeBitForBit) {
 
 TEST(AttentionKernel, AQueryAloneEqualsTheQueryInABlock) {
   const std::int64_t count = 21;
-  for (const KvElement element : kElements) {
+  for (const DType element : kElements) {
     const auto blocks = random_blocks(element, 48, 80, 20, 4);
     const auto masks = random_masks(40, 4 * count);
     Queries together(48, 80, count, 1);
-    together.segment(isa_level(), element, blocks, masks);
+    together.segment(isa_level(), blocks, masks);
     for (std::int64_t i = 0; i < count; ++i) {
       Queries alone(48, 80, 1, 1);
       std::copy_n(together.q.begin() + i * 48, 48, alone.q.begin());
@@ -248,7 +273,7 @@ TEST(AttentionKernel, AQueryAloneEqualsTheQueryInABlock) {
       for (std::int64_t t = 0; t < 4; ++t) {
         own.push_back(masks[static_cast<std::size_t>(t * count + i)]);
       }
-      alone.segment(isa_level(), element, blocks, own);
+      alone.segment(isa_level(), blocks, own);
       const auto from = together.acc.begin() + i * 80;
       EXPECT_TRUE(same_bits(alone.acc, std::vector<float>(from, from + 80))) << i;
       EXPECT_TRUE(same_bits(alone.sum[0], together.sum[static_cast<std::size_t>(i)]));
@@ -259,9 +284,9 @@ TEST(AttentionKernel, AQueryAloneEqualsTheQueryInABlock) {
 TEST(AttentionKernel, WhatIsNotVisibleCannotChangeAnything) {
   for (const IsaLevel level : test::machine_levels()) {
     const std::vector<std::uint32_t> masks{0x0ff0u, 0xffffffffu, 0x0ff1u};
-    auto blocks = random_blocks(KvElement::kF32, 16, 16, 3, 1);
+    auto blocks = random_blocks(DType::kF32, 16, 16, 3, 1);
     Queries clean(16, 16, 3, 2);
-    clean.segment(level, KvElement::kF32, blocks, masks);
+    clean.segment(level, blocks, masks);
     // Key 20 is seen by query 1 only.
     const float nan = std::nanf("");
     for (std::int64_t d = 0; d < 16; ++d) {
@@ -269,7 +294,7 @@ TEST(AttentionKernel, WhatIsNotVisibleCannotChangeAnything) {
       std::memcpy(blocks[0].v.data() + (20 * 16 + d) * 4, &nan, 4);
     }
     Queries dirty(16, 16, 3, 2);
-    dirty.segment(level, KvElement::kF32, blocks, masks);
+    dirty.segment(level, blocks, masks);
     for (std::size_t i = 0; i < 48; ++i) {
       if (i / 16 != 1) {
         EXPECT_TRUE(same_bits(clean.acc[i], dirty.acc[i])) << i;
@@ -285,7 +310,7 @@ TEST(AttentionKernel, MergeSkipsWhatSawNothingAndPassesNanOn) {
     const auto& table = attention_table(level);
     const std::vector<std::uint32_t> masks{~0u, 0u};
     Queries queries(16, 16, 2, 2);
-    queries.segment(level, KvElement::kF16, random_blocks(KvElement::kF16, 16, 16, 3, 1), masks);
+    queries.segment(level, random_blocks(DType::kF16, 16, 16, 3, 1), masks);
     EXPECT_EQ(queries.sum[1], 0.0f);
     const Queries before = queries;
     // Something takes in nothing, nothing takes in something.

@@ -41,13 +41,16 @@ TEST(KvGeometry, BlocksTileThePageWithoutGapsOrOverlap) {
     for (std::int32_t layer = 0; layer < geometry.num_layers; ++layer) {
       for (std::int32_t head = 0; head < geometry.num_kv_heads; ++head) {
         EXPECT_EQ(geometry.key_offset(layer, head), next);
-        EXPECT_EQ(geometry.key_element(5, 2), (2 * 32 + 5) * element);
+        EXPECT_EQ(geometry.key_element(5, 2),
+                  dtype == DType::kI8 ? 5 * 4 + 2 : (2 * 32 + 5) * element);
         EXPECT_EQ(geometry.key_scale(5), 4 * 32 * element + 5 * scale);
         next += kPageTokens * (4 * element + scale);
       }
       for (std::int32_t head = 0; head < geometry.num_kv_heads; ++head) {
         EXPECT_EQ(geometry.value_offset(layer, head), next);
-        EXPECT_EQ(geometry.value_element(5, 2), (5 * 16 + 2) * element);  // 6 dims stand as 16
+        // 6 dimensions stand as 16.
+        EXPECT_EQ(geometry.value_element(5, 2),
+                  dtype == DType::kI8 ? (1 * 16 + 2) * 4 + 1 : (5 * 16 + 2) * element);
         EXPECT_EQ(geometry.value_scale(5), 32 * 16 * element + 5 * scale);
         next += kPageTokens * (16 * element + scale);
       }
@@ -64,6 +67,12 @@ TEST(KvGeometry, RefusesWhatMakesNoPage) {
   EXPECT_FALSE(geometry.checked_page_bytes().has_value());
   geometry = tiny_geometry();
   geometry.head_dim_v = 0;
+  EXPECT_FALSE(geometry.checked_page_bytes().has_value());
+  geometry = tiny_geometry();
+  geometry.dtype = DType::kI8;
+  geometry.head_dim_k = 1024;
+  EXPECT_TRUE(geometry.checked_page_bytes().has_value());
+  geometry.head_dim_k = 1025;
   EXPECT_FALSE(geometry.checked_page_bytes().has_value());
   const std::int32_t huge = std::numeric_limits<std::int32_t>::max();
   geometry = {.num_layers = huge, .num_kv_heads = huge, .head_dim_k = huge, .head_dim_v = huge};

@@ -1,0 +1,11 @@
+// The attention_i8 family on the lanes of avx2/.
+#define TRINE_LANES_HEADER "kernels/avx2/lanes.h"
+#define TRINE_DOT_LANES_HEADER "kernels/avx2/dot_lanes.h"
+
+#include "kernels/attention_i8_inl.h"
+
+namespace trine::kernels {
+
+extern const AttentionI8Table kAttentionI8Avx2 = {&quantize_queries, &attention_i8_segment};
+
+}  // namespace trine::kernels
