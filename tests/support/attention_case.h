@@ -117,32 +117,28 @@ class AttentionCase {
     return out;
   }
 
-  // What the page stores of x[first + d], where x[first .. first + dim) is one token's head.
-  double stored(const std::vector<float>& x, std::int64_t first, std::int64_t dim,
-                std::int64_t d) const {
-    const float value = x[at(first + d)];
-    switch (shape_.dtype) {
-      case DType::kF16:
-        return f16_to_f32(f32_to_f16(value));
-      case DType::kBF16:
-        return bf16_to_f32(f32_to_bf16(value));
-      case DType::kI8: {
-        float largest = 0.0f;
-        for (std::int64_t i = 0; i < dim; ++i) {
-          largest = std::max(largest, std::fabs(x[at(first + i)]));
-        }
-        const double scale = f16_to_f32(f32_to_f16(largest / 127.0f));
-        // The quotient is rounded to float before it is rounded to an integer.
-        const float code = static_cast<float>(static_cast<double>(value) / scale);
-        return scale == 0.0 ? 0.0 : scale * std::clamp(std::nearbyint(code), -127.0f, 127.0f);
+  // What the pages store of x, [length, heads, dim], in double precision.
+  std::vector<double> stored(const std::vector<float>& x, std::int64_t dim) const {
+    std::vector<double> out(x.size());
+    for (std::size_t first = 0; first < x.size(); first += static_cast<std::size_t>(dim)) {
+      const std::size_t end = first + static_cast<std::size_t>(dim);
+      float largest = 0.0f;
+      for (std::size_t i = first; i < end; ++i) {
+        largest = std::max(largest, std::fabs(x[i]));
       }
-      default:
-        return value;
+      const double scale = f16_to_f32(f32_to_f16(largest / 127.0f));  // of eight-bit codes
+      for (std::size_t i = first; i < end; ++i) {
+        out[i] = stored_value(x[i], scale);
+      }
     }
+    return out;
   }
 
-  // Row `row` of head `head` in double precision.
-  std::vector<double> reference(std::int64_t row, std::int64_t head) const {
+  // Row `row` of head `head` in double precision, from what `stored` gives for the keys and the
+  // values.
+  std::vector<double> reference(const std::vector<double>& stored_k,
+                                const std::vector<double>& stored_v, std::int64_t row,
+                                std::int64_t head) const {
     const std::int64_t g = head / (shape_.num_heads / shape_.num_kv_heads);
     const std::int64_t first =
         shape_.window > 0 ? std::max<std::int64_t>(0, row - shape_.window + 1) : 0;
@@ -153,7 +149,7 @@ class AttentionCase {
       double score = 0.0;
       for (std::int64_t d = 0; d < shape_.head_dim_k; ++d) {
         score += static_cast<double>(q[at(row * q_width() + head * shape_.head_dim_k + d)]) *
-                 stored(k, t * k_width() + g * shape_.head_dim_k, shape_.head_dim_k, d);
+                 stored_k[at(t * k_width() + g * shape_.head_dim_k + d)];
       }
       score *= scale;
       if (shape_.softcap > 0.0f) {
@@ -172,7 +168,7 @@ class AttentionCase {
     for (std::int64_t t = first; t <= row; ++t) {
       for (std::int64_t d = 0; d < shape_.head_dim_v; ++d) {
         out[at(d)] += weights[at(t - first)] / total *
-                      stored(v, t * v_width() + g * shape_.head_dim_v, shape_.head_dim_v, d);
+                      stored_v[at(t * v_width() + g * shape_.head_dim_v + d)];
       }
     }
     return out;
@@ -182,6 +178,22 @@ class AttentionCase {
 
  private:
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+  double stored_value(float value, double scale) const {
+    switch (shape_.dtype) {
+      case DType::kF16:
+        return f16_to_f32(f32_to_f16(value));
+      case DType::kBF16:
+        return bf16_to_f32(f32_to_bf16(value));
+      case DType::kI8: {
+        // The quotient is rounded to float before it is rounded to an integer.
+        const float code = static_cast<float>(static_cast<double>(value) / scale);
+        return scale == 0.0 ? 0.0 : scale * std::clamp(std::nearbyint(code), -127.0f, 127.0f);
+      }
+      default:
+        return value;
+    }
+  }
 
   AttentionShape shape_;
 };

@@ -30,9 +30,11 @@ TEST(Attention, MatchesDoublePrecision) {
   for (const AttentionShape& shape : kShapes) {
     const AttentionCase c(shape, seed += 10);
     const auto out = c.run(*team, {shape.length}, seed);
+    const auto k = c.stored(c.k, shape.head_dim_k);
+    const auto v = c.stored(c.v, shape.head_dim_v);
     for (std::int64_t row = 0; row < shape.length; ++row) {
       for (std::int64_t head = 0; head < shape.num_heads; ++head) {
-        const auto truth = c.reference(row, head);
+        const auto truth = c.reference(k, v, row, head);
         for (std::size_t d = 0; d < truth.size(); ++d) {
           // Values are below 2; the scores' rounding errors (about 1e-6) move the weights by as
           // much. Beside eight-bit codes queries and weights have steps of 1/16256 of the largest.
@@ -51,8 +53,10 @@ TEST(Attention, WindowBordersMatchDoublePrecision) {
   for (const std::int32_t window : {1, 2, 31, 32, 33, 63, 64, 65, 96, 200}) {
     const AttentionCase c({2, 1, 16, 16, window, 0.0f, DType::kF32, 131}, 7);
     const auto out = c.run(*team, {131}, 0);
+    const auto k = c.stored(c.k, 16);
+    const auto v = c.stored(c.v, 16);
     for (const std::int64_t row : {0, 1, 30, 31, 32, 33, 62, 63, 64, 65, 95, 96, 97, 130}) {
-      const auto truth = c.reference(row, 1);
+      const auto truth = c.reference(k, v, row, 1);
       for (std::size_t d = 0; d < truth.size(); ++d) {
         ASSERT_NEAR(out[static_cast<std::size_t>(row * c.out_width() + 16) + d], truth[d], 1e-5)
             << "window " << window << " row " << row;
@@ -217,6 +221,8 @@ TEST(WriteKv, StoresRoundedValuesInTheirSlots) {
              : dtype == DType::kBF16 ? bf16_to_f32(static_cast<std::uint16_t>(bits))
                                      : f16_to_f32(scale_bits) * (static_cast<float>(bits) - 128.0f);
     };
+    const auto k = c.stored(c.k, 5);
+    const auto v = c.stored(c.v, 3);
     for (std::int32_t t = 0; t < 80; ++t) {
       const std::int64_t token = t % kPageTokens;
       for (std::int32_t g = 0; g < 2; ++g) {
@@ -224,12 +230,12 @@ TEST(WriteKv, StoresRoundedValuesInTheirSlots) {
         const std::byte* keys = page + geometry.key_offset(1, g);
         const std::byte* values = page + geometry.value_offset(1, g);
         for (std::int64_t d = 0; d < geometry.padded_dim_k(); ++d) {
-          const double expected = d < 5 ? c.stored(c.k, t * 10 + g * 5, 5, d) : 0.0;
+          const double expected = d < 5 ? k[static_cast<std::size_t>(t * 10 + g * 5 + d)] : 0.0;
           EXPECT_EQ(load(keys, geometry.key_element(token, d), geometry.key_scale(token)),
                     expected);
         }
         for (std::int64_t d = 0; d < geometry.padded_dim_v(); ++d) {
-          const double expected = d < 3 ? c.stored(c.v, t * 6 + g * 3, 3, d) : 0.0;
+          const double expected = d < 3 ? v[static_cast<std::size_t>(t * 6 + g * 3 + d)] : 0.0;
           EXPECT_EQ(load(values, geometry.value_element(token, d), geometry.value_scale(token)),
                     expected);
         }
