@@ -66,6 +66,12 @@ TRINE_LANES_INLINE WideHeader get_header(const unsigned char* from) {
   return header;
 }
 
+// Elements [d, d + 16) of a row of `dim`, zeros behind its end.
+TRINE_LANES_INLINE V load_sixteen(const float* row, std::int64_t d, std::int64_t dim) {
+  const std::int64_t rest = dim - d;
+  return rest < 16 ? vload_n(row + d, rest) : vload(row + d);
+}
+
 void quantize_queries(const float* q, std::int64_t q_stride, std::int64_t num_queries,
                       std::int64_t dim_k, unsigned char* rows) {
   for (std::int64_t query = 0; query < num_queries; ++query) {
@@ -74,14 +80,14 @@ void quantize_queries(const float* q, std::int64_t q_stride, std::int64_t num_qu
     V largest = vzero();
     V magnitudes = vzero();
     for (std::int64_t d = 0; d < dim_k; d += 16) {
-      const V a = vabs(vload_n(x + d, dim_k - d));
+      const V a = vabs(load_sixteen(x, d, dim_k));
       largest = vmax(largest, a);
       magnitudes = vadd(magnitudes, a);
     }
     const WideStep wide = wide_step(vreduce_max(largest), vreduce_add(magnitudes));
     V total = vzero();
     for (std::int64_t d = 0; d < dim_k; d += 16) {
-      put_wide(row + kQueryHeaderBytes + d / 4 * kWideQuadBytes, vload_n(x + d, dim_k - d),
+      put_wide(row + kQueryHeaderBytes + d / 4 * kWideQuadBytes, load_sixteen(x, d, dim_k),
                wide.inverse, total);
     }
     put_header(row, wide.step, total);
