@@ -57,7 +57,8 @@ TRINE_LANES_INLINE V vload(const float* p) {
   return r;
 }
 
-// The first n of 16 lanes, zero in the others; reads nothing past them.
+// The first n of 16 lanes, zero in the others; reads nothing past them. n is 0 to 16: vector masks
+// are made by a shift that a larger n overflows.
 TRINE_LANES_INLINE V vload_n(const float* p, std::int64_t n) {
   V r;
   for (int i = 0; i < 16; ++i) {
