@@ -29,7 +29,7 @@ if(TRINE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 find_program(TRINE_MOLD mold)
-if(TRINE_MOLD AND NOT TRINE_FUZZ)
+if(TRINE_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 if(TRINE_TIDY)
@@ -94,13 +94,10 @@ endforeach()
 add_custom_target(fuzzers)
 
 # trine_fuzz(<name> SOURCE fuzz_x.cpp DEPS ...)
-# A libFuzzer target in the fuzz preset. Its seed corpus lives in tests/fuzz/corpus/<name>/; ctest
+# A libFuzzer target, in presets with TRINE_FUZZ. Its seed corpus lives in tests/fuzz/corpus/<name>/; ctest
 # replays the corpus and then mutates it for 10 seconds.
 function(trine_fuzz name)
   cmake_parse_arguments(ARG "" "SOURCE" "DEPS;OPTIONS" ${ARGN})
-  if(NOT TRINE_FUZZ)
-    return()
-  endif()
   add_executable(${name} ${ARG_SOURCE})
   add_dependencies(fuzzers ${name})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)

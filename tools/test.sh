@@ -36,13 +36,12 @@ if [ "$mode" = all ]; then
   for preset in dev asan tsan; do
     stage "$preset" all ""
   done
-  stage fuzz fuzzers ""
+  stage fuzz fuzzers fuzz
   echo "==> tidy: build"
   tools/build.sh tidy all || { echo "tidy: FAILED" >>"$summaries"; failed=1; }
 else
-  stage asan "tests_unit tests_property" "unit|property"
+  stage asan "tests_unit tests_property fuzzers" "unit|property|fuzz"
   stage tsan tests_threaded threaded
-  stage fuzz fuzzers ""
 fi
 echo
 echo "==> all stages, ${SECONDS} s"
