@@ -333,6 +333,10 @@ Json stats_json(const RequestStats& stats) {
 }
 
 Json answer_json(const Answer& answer, const text::Tokenizer& tokenizer) {
+  // Rows of the model past the tokenizer's ids are padding without a spelling.
+  const auto piece = [&tokenizer](std::int32_t id) {
+    return id < tokenizer.vocab_size() ? tokenizer.piece(id) : std::string_view();
+  };
   Json out = {{"text", answer.text},
               {"ids", answer.ids},
               {"finish_reason", finish_reason_name(answer.finish)}};
@@ -344,12 +348,11 @@ Json answer_json(const Answer& answer, const text::Tokenizer& tokenizer) {
     for (std::size_t i = 0; i < answer.logprobs.size(); ++i) {
       Json top = Json::array();
       for (const sampling::TokenLogprob& entry : answer.logprobs[i].top) {
-        top.push_back({{"id", entry.token},
-                       {"piece", tokenizer.piece(entry.token)},
-                       {"logprob", entry.logprob}});
+        top.push_back(
+            {{"id", entry.token}, {"piece", piece(entry.token)}, {"logprob", entry.logprob}});
       }
       list.push_back({{"id", answer.ids[i]},
-                      {"piece", tokenizer.piece(answer.ids[i])},
+                      {"piece", piece(answer.ids[i])},
                       {"logprob", answer.logprobs[i].chosen},
                       {"top", std::move(top)}});
     }

@@ -224,7 +224,11 @@ void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
   };
   if (answer.decoder) {
     if (!stop_id || request.params.include_stop) {
-      Result<std::string> piece = answer.decoder->push(draw.token);
+      Result<std::string> piece = std::string();
+      // Rows past the tokenizer's ids pad the model's matrix; such a token has no text.
+      if (draw.token < tokenizer->vocab_size()) {
+        piece = answer.decoder->push(draw.token);
+      }
       if (!piece.has_value()) {
         const Error error = std::move(piece).error();
         end_answer(request, draw.answer, FinishReason::kError, &error, {});

@@ -171,6 +171,24 @@ class Output(RunCase):
         self.assertEqual(self.greedy("-n", "1", "--logprobs", "0")["logprobs"][0]["top"], [])
         self.bad(2, "--logprobs needs --json", "run", MODEL, "-p", "x", "--logprobs", "2")
 
+    def test_tokens_past_the_tokenizer_have_no_text(self):
+        # Models pad their matrices: Qwen2.5 has rows for some 270 ids that its tokenizer does not know.
+        with open(os.path.join(MODEL, "tokenizer.json"), encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        vocab = {piece: id for piece, id in tokenizer["model"]["vocab"].items() if id < 300}
+        pairs = [pair if isinstance(pair, list) else pair.split(" ") for pair in tokenizer["model"]["merges"]]
+        pairs = [pair for pair in pairs if {*pair, "".join(pair)} <= vocab.keys()]
+        tokenizer["model"].update(vocab=vocab, merges=pairs)
+        model = self.copy_model(replace={"tokenizer.json": json.dumps(tokenizer)})
+        value = self.ok("run", model, "-p", "x", "--raw", "-n", "20", "--seed", "1", "--logprobs", "9", "--json").json
+        self.assertEqual(len(value["ids"]), 20)
+        known = [id for id in value["ids"] if id < 300]
+        self.assertLess(len(known), 20)
+        text = self.ok("detokenize", model, ",".join(map(str, known))).text if known else "\n"
+        self.assertEqual(value["text"] + "\n", text)
+        for entry in value["logprobs"]:
+            self.assertEqual(entry["piece"] == "", entry["id"] >= 300)
+
 
 class Sampling(RunCase):
     """Each flag changes the answer in the way it says."""
