@@ -273,7 +273,9 @@ Result<RopeConfig> read_rope(Keys& keys, const Checkpoint& checkpoint, const Mod
   rope.base = keys.number("rope.freq_base", 10000.0, 1.0, 1e12);
   rope.rotary_dim = keys.integer("rope.dimension_count", config.head_dim, 2, config.head_dim);
   const double old_linear = keys.number("rope.scale_linear", 1.0, 1e-3, 1e6);
-  const std::string type = keys.text("rope.scaling.type", old_linear != 1.0 ? "linear" : "none");
+  // A factor alone means linear scaling, as in llama.cpp.
+  const bool has_factor = old_linear != 1.0 || keys.has("rope.scaling.factor");
+  const std::string type = keys.text("rope.scaling.type", has_factor ? "linear" : "none");
   rope.factor = keys.number("rope.scaling.factor", old_linear, 0.0, 1e6);
   if (rope.factor == 0.0) {
     rope.factor = 1.0;

@@ -338,6 +338,36 @@ INSTANTIATE_TEST_SUITE_P(
                     GgufArray(std::vector<bool>{true}), "6"}),
     [](const auto& param_info) { return param_info.param.name; });
 
+// A tiny file with some keys changed.
+Result<std::shared_ptr<const Model>> load_changed(const std::string& family,
+                                                  const std::vector<GgufMetadata::Pair>& changes) {
+  TempDir dir;
+  const auto path = (dir.path() / "m.gguf").string();
+  TRINE_TRY(testing::write_gguf_model(path, load_family_case(family)));
+  TRINE_TRY_ASSIGN(const GgufFile file, open_gguf(path));
+  std::vector<GgufMetadata::Pair> pairs(file.metadata.pairs().begin(), file.metadata.pairs().end());
+  for (const auto& change : changes) {
+    std::erase_if(pairs, [&](const auto& pair) { return pair.first == change.first; });
+    pairs.push_back(change);
+  }
+  const auto out = (dir.path() / "changed.gguf").string();
+  TRINE_TRY(write_gguf(out, pairs, file.checkpoint.tensors()));
+  return Model::load(out);
+}
+
+// Without a type llama.cpp scales linearly; a factor that is read and dropped would be garbage past
+// the trained context.
+TEST(GgufLoad, AScalingFactorWithoutATypeIsLinear) {
+  const auto model = load_changed("llama", {{"llama.rope.scaling.factor", 8.0F}});
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  EXPECT_EQ((*model)->config().ropes[0].scaling, RopeConfig::Scaling::kLinear);
+  EXPECT_EQ((*model)->config().ropes[0].factor, 8.0);
+  const auto none = load_changed("llama", {{"llama.rope.scaling.factor", 8.0F},
+                                           {"llama.rope.scaling.type", std::string("none")}});
+  ASSERT_TRUE(none.has_value()) << none.error().message;
+  EXPECT_EQ((*none)->config().ropes[0].scaling, RopeConfig::Scaling::kNone);
+}
+
 TEST(GgufLoad, MissingTensorIsNamed) {
   TempDir dir;
   const auto path = (dir.path() / "m.gguf").string();
