@@ -385,7 +385,8 @@ Status read_windows(Keys& keys, ModelConfig& config) {
   const std::int32_t window = keys.integer("attention.sliding_window", 0, 0, kMaxHfContext);
   TRINE_TRY(keys.status());
   const bool gemma = config.family == "gemma3";
-  if (window == 0 || window >= config.context_length) {
+  // Gemma's local layers differ by more than the window.
+  if (window == 0 || (!gemma && window >= config.context_length)) {
     return {};
   }
   if (!gemma && config.family != "phi3") {

@@ -368,6 +368,18 @@ TEST(GgufLoad, AScalingFactorWithoutATypeIsLinear) {
   EXPECT_EQ((*none)->config().ropes[0].scaling, RopeConfig::Scaling::kNone);
 }
 
+// The window is without effect, but local layers still have frequencies of their own.
+TEST(GgufLoad, GemmaLayersStayLocalWhenTheWindowHoldsTheWholeContext) {
+  const auto usual = load_changed("gemma3", {});
+  ASSERT_TRUE(usual.has_value()) << usual.error().message;
+  const auto context = static_cast<std::uint32_t>((*usual)->config().context_length);
+  const auto model = load_changed("gemma3", {{"gemma3.attention.sliding_window", context}});
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  for (std::size_t i = 0; i < (*usual)->config().layers.size(); ++i) {
+    EXPECT_EQ((*model)->config().layers[i].rope_idx, (*usual)->config().layers[i].rope_idx) << i;
+  }
+}
+
 TEST(GgufLoad, MissingTensorIsNamed) {
   TempDir dir;
   const auto path = (dir.path() / "m.gguf").string();
