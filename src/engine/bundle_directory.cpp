@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/printable.h"
 #include "engine/bundle.h"
+#include "format/json_fields.h"
 #include "platform/mapped_file.h"
 
 namespace trine {
@@ -129,8 +131,8 @@ std::vector<std::string> jinja_files(const std::string& directory) {
   return names;
 }
 
-// A chat_template value: one source, or a list of {"name", "template"}.
-std::vector<std::pair<std::string, std::string>> templates_of(const Json& value) {
+// A chat_template value: one source, or several as a list of {"name", "template"} or by name.
+Result<std::vector<std::pair<std::string, std::string>>> templates_of(const Json& value) {
   std::vector<std::pair<std::string, std::string>> out;
   if (value.is_string()) {
     out.emplace_back("default", value.get<std::string>());
@@ -139,14 +141,23 @@ std::vector<std::pair<std::string, std::string>> templates_of(const Json& value)
       if (entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
           entry.contains("template") && entry["template"].is_string()) {
         out.emplace_back(entry["name"].get<std::string>(), entry["template"].get<std::string>());
+      } else {
+        return fail(ErrorCode::kCorruptData,
+                    "an entry is {}, wanted an object with the strings \"name\" and \"template\"",
+                    show_json(entry));
       }
     }
   } else if (value.is_object()) {
     for (const auto& [name, source] : value.items()) {
-      if (source.is_string()) {
-        out.emplace_back(name, source.get<std::string>());
+      if (!source.is_string()) {
+        return fail(ErrorCode::kCorruptData, "template {} is {}, wanted a string", printable(name),
+                    show_json(source));
       }
+      out.emplace_back(name, source.get<std::string>());
     }
+  } else if (!value.is_null()) {
+    return fail(ErrorCode::kCorruptData, "is {}, wanted a string or a list of templates",
+                show_json(value));
   }
   return out;
 }
@@ -178,6 +189,20 @@ Status ModelText::load_directory(const std::string& directory) {
                           tokenizer_path)};
   }
 
+  // A value of another kind is an error when a template is needed, not a model without one.
+  const auto add_templates = [this](const Json& value, const std::string& where) {
+    auto sources = templates_of(value);
+    if (!sources.has_value()) {
+      if (templates_.empty()) {
+        templates_.push_back(
+            {"default", tl::unexpected(std::move(sources).error().with_context(where))});
+      }
+      return;
+    }
+    for (const auto& [name, source] : *sources) {
+      add_template(name, source, where);
+    }
+  };
   // In falling precedence, as the transformers library reads them.
   TRINE_TRY_ASSIGN(const std::optional<std::string> jinja,
                    read_optional(base + "chat_template.jinja"));
@@ -190,18 +215,14 @@ Status ModelText::load_directory(const std::string& directory) {
     add_template(name, source.value_or(""), path);
   }
   if (config.contains("chat_template")) {
-    for (const auto& [name, source] : templates_of(config["chat_template"])) {
-      add_template(name, source, config_path + ": chat_template");
-    }
+    add_templates(config["chat_template"], config_path + ": chat_template");
   }
   const std::string old_path = base + "chat_template.json";
   TRINE_TRY_ASSIGN(const std::optional<std::string> old_text, read_optional(old_path));
   if (old_text.has_value()) {
     TRINE_TRY_ASSIGN(const Json old, parse_object(old_path, *old_text));
     if (old.contains("chat_template")) {
-      for (const auto& [name, source] : templates_of(old["chat_template"])) {
-        add_template(name, source, old_path);
-      }
+      add_templates(old["chat_template"], old_path);
     }
   }
 

@@ -86,6 +86,14 @@ class Broken(Case):
         self.bad(3, "tokenizer.json", "run", model, "-p", "x")
         self.ok("logits", model, "--tokens", "1", "--out", self.path("x.npy"))
 
+    def test_chat_template_of_another_kind(self):
+        # Not "no template": that would send the prompt raw.
+        for i, value in enumerate((5, {"a": 1}, ["x"], [{"name": "default"}])):
+            config = self.edit_json("tokenizer_config.json", chat_template=value)
+            model = self.copy_model(f"t{i}", replace={"tokenizer_config.json": config})
+            self.bad(3, "tokenizer_config.json: chat_template.*wanted", "run", model, "-p", "x", "-n", "1")
+            self.ok("run", model, "--raw", "-p", "x", "-n", "1")
+
     def test_broken_tokenizer_config_and_generation_config(self):
         self.bad(3, "tokenizer_config.json", "tokenize", self.copy_model("a", replace={"tokenizer_config.json": "{"}), "x")
         self.bad(3, "generation_config.json", "run", self.copy_model("b", replace={"generation_config.json": "[]"}), "-p", "x")
