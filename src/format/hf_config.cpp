@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "format/hf_config_keys.h"
 #include "format/json_fields.h"
 
@@ -117,7 +118,7 @@ Status check_keys(const JsonFields& fields) {
                   "key {} = false: attention to later tokens is not supported", fields.name(key));
     } else if (!hf::is_read(key) && !hf::is_harmless(key) && key != "is_causal" &&
                !says_nothing(value)) {
-      log::warn("config.json: key {} = {} is not known and is ignored", fields.name(key),
+      log::warn("config.json: key {} = {} is not known and is ignored", printable(fields.name(key)),
                 show_json(value));
     }
   }

@@ -53,6 +53,12 @@ class Broken(Case):
         model = self.copy_model("g", replace={"generation_config.json": json.dumps({"eos_token_id": 8192})})
         self.bad(3, "generation_config.json.*eos_token_id 8192", "run", model, "-p", "x")
 
+    def test_warnings_stay_one_line_and_harmless(self):
+        config = self.edit_json("config.json", **{"x\n\x1b[31m": 3})
+        done = self.ok("logits", self.copy_model(replace={"config.json": config}), "--tokens", "1", "--out", self.path("x.npy"))
+        self.assertEqual(done.error.count("\n"), 1)
+        self.assertNotIn("\x1b", done.error)
+
     def test_wrong_size(self):
         config = self.edit_json("config.json", intermediate_size=500)
         for command in self.commands(self.copy_model(replace={"config.json": config}))[:4]:
