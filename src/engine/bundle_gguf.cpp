@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/printable.h"
 #include "engine/bundle.h"
 #include "format/gguf.h"
 
@@ -139,14 +140,17 @@ Status ModelText::load_gguf(const std::string& path) {
     set_tokenizer(std::move(tokenizer));
   }
   for (const auto& [key, value] : metadata.pairs()) {
-    const auto* source = std::get_if<std::string>(&value);
-    if (!key.starts_with(kTemplateKey) || source == nullptr) {
+    const bool is_default = key == kTemplateKey;
+    if (!is_default && !(key.starts_with(kTemplateKey) && key[kTemplateKey.size()] == '.')) {
       continue;
     }
-    if (key == kTemplateKey) {
-      add_template("default", *source, key);
-    } else if (key[kTemplateKey.size()] == '.') {
-      add_template(key.substr(kTemplateKey.size() + 1), *source, key);
+    const std::string name = is_default ? "default" : key.substr(kTemplateKey.size() + 1);
+    if (const auto* source = std::get_if<std::string>(&value); source != nullptr) {
+      add_template(name, *source, key);
+    } else {
+      templates_.push_back(
+          {name, fail(ErrorCode::kCorruptData, "metadata key {} is {}, wanted string",
+                      printable(key), gguf_value_type_name(value))});
     }
   }
   Status sampling = read_sampling(metadata, generation_);

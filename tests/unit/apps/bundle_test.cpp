@@ -142,5 +142,16 @@ TEST_F(BundleGguf, ABrokenTemplateIsReportedWhenItIsNeeded) {
   EXPECT_THAT(text->chat_template(false).error().message, HasSubstr("tokenizer.chat_template"));
 }
 
+TEST_F(BundleGguf, ATemplateOfAnotherTypeIsNotNoTemplate) {
+  Pairs pairs = tokenizer_pairs();
+  pairs.emplace_back("tokenizer.chat_template", std::uint32_t{5});
+  const auto text = load(pairs);
+  ASSERT_TRUE(text.has_value()) << text.error().message;
+  EXPECT_TRUE(text->tokenizer().has_value());
+  EXPECT_EQ(text->chat_template(false).error().code, ErrorCode::kCorruptData);
+  EXPECT_THAT(text->chat_template(false).error().message,
+              testing::AllOf(HasSubstr("tokenizer.chat_template"), HasSubstr("u32")));
+}
+
 }  // namespace
 }  // namespace trine
