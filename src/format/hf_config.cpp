@@ -144,6 +144,7 @@ std::vector<double> factor_list(JsonFields& fields, std::string_view key) {
 // What rotary parameters inherit from the top level of the file.
 struct RopeDefaults {
   double theta = 10000.0;
+  std::string theta_key;  // the top-level key that gave theta; empty: the family's default
   double partial_rotary_factor = 1.0;
   std::optional<std::int64_t> original_context;  // top-level original_max_position_embeddings
   std::int64_t context_length = 0;
@@ -188,7 +189,16 @@ Result<HfRope> parse_rope(const Json& object, const std::string& where,
   }
   HfRope rope;
   TRINE_TRY_ASSIGN(rope.type, rope_type(fields, defaults));
+  if (!fields.has("type") && !fields.has("rope_type") && fields.has("factor") &&
+      !is_one(*fields.find("factor"))) {
+    return fail(ErrorCode::kCorruptData, "key {} = {}, but {} is missing", fields.name("factor"),
+                show_json(*fields.find("factor")), fields.name("rope_type"));
+  }
   rope.theta = fields.number("rope_theta", defaults.theta, 1.0, 1e12);
+  if (fields.ok() && !defaults.theta_key.empty() && rope.theta != defaults.theta) {
+    return fail(ErrorCode::kCorruptData, "keys {} = {} and {} = {} contradict each other",
+                fields.name("rope_theta"), rope.theta, defaults.theta_key, defaults.theta);
+  }
   rope.partial_rotary_factor =
       fields.number("partial_rotary_factor", defaults.partial_rotary_factor, 1e-3, 1.0);
   const bool needs_factor = rope.type == "linear" || rope.type == "llama3";
@@ -302,6 +312,7 @@ Status parse_all_rope(JsonFields& fields, const FamilyDefaults& family, HfConfig
   RopeDefaults full;
   full.phi3 = family.model_type == "phi3";
   full.theta = fields.number("rope_theta", family.theta, 1.0, 1e12);
+  full.theta_key = fields.has("rope_theta") ? fields.name("rope_theta") : "";
   full.partial_rotary_factor = fields.number("partial_rotary_factor", 1.0, 1e-3, 1.0);
   full.context_length = config.context_length;
   if (fields.has("original_max_position_embeddings")) {
@@ -313,6 +324,8 @@ Status parse_all_rope(JsonFields& fields, const FamilyDefaults& family, HfConfig
   const bool gemma = config.model_type == "gemma3_text";
   if (gemma) {
     sliding.theta = fields.number("rope_local_base_freq", 1e4, 1.0, 1e12);
+    sliding.theta_key =
+        fields.has("rope_local_base_freq") ? fields.name("rope_local_base_freq") : "";
   } else if (fields.has("rope_local_base_freq")) {
     return fail(ErrorCode::kUnsupported, "key {} is not supported for model type {}",
                 fields.name("rope_local_base_freq"), config.model_type);
