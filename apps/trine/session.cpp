@@ -10,6 +10,7 @@
 #include "apps/trine/input.h"
 #include "apps/trine/interrupt.h"
 #include "apps/trine/model_args.h"
+#include "base/log.h"
 
 namespace trine::app {
 
@@ -196,6 +197,14 @@ Result<Session> Session::open(CommandContext& context, std::int32_t max_answers)
   options.max_sequences = max_answers;
   options.weight_bytes_per_step = out.bundle_.weight_bytes_per_step;
   std::vector<std::int32_t> eos = out.text().stop_ids();
+  std::erase_if(eos, [&out](std::int32_t id) {
+    const std::int32_t rows = out.config().vocab_size;
+    if (id >= rows) {
+      log::warn("the tokenizer's end token {} is past the model's {} ids and cannot be drawn", id,
+                rows);
+    }
+    return id >= rows;
+  });
   const std::vector<std::int32_t>& named = out.config().eos_ids;
   eos.insert(eos.end(), named.begin(), named.end());
   std::sort(eos.begin(), eos.end());

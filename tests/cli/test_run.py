@@ -189,6 +189,18 @@ class Output(RunCase):
         for entry in value["logprobs"]:
             self.assertEqual(entry["piece"] == "", entry["id"] >= 300)
 
+    def test_end_tokens_past_the_models_rows_are_left_out(self):
+        # Fine-tunes add tokens to the tokenizer and forget the matrix. Such a token cannot be drawn.
+        with open(os.path.join(MODEL, "tokenizer.json"), encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        tokenizer["model"]["vocab"]["<spare>"] = tokenizer["model"]["vocab"].pop("<|im_end|>")
+        for token in tokenizer["added_tokens"]:
+            if token["content"] == "<|im_end|>":
+                token["id"] = 8192
+        model = self.copy_model(replace={"tokenizer.json": json.dumps(tokenizer)})
+        done = self.ok("run", model, "-p", "x", "--raw", "-n", "3")
+        self.assertIn("warning: the tokenizer's end token 8192 is past the model's 8192 ids", done.error)
+
 
 class Sampling(RunCase):
     """Each flag changes the answer in the way it says."""
