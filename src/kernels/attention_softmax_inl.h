@@ -19,7 +19,7 @@ TRINE_LANES_INLINE const char* block_at(const AttentionSegmentArgs& args, std::i
   if (i < args.num_tiles) {
     return static_cast<const char*>(args.tiles[i].k);
   }
-  if (i < 2 * args.num_tiles) {
+  if (i < std::int64_t{2} * args.num_tiles) {
     return static_cast<const char*>(args.tiles[i - args.num_tiles].v);
   }
   const std::int64_t next = i - args.num_tiles;
@@ -47,7 +47,7 @@ TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int
   const V lowest = vset(-__builtin_inff());
   std::uint32_t any = 0;
   V max = lowest;
-  for (std::int64_t part = 0; part < 2 * args.num_tiles; ++part) {
+  for (std::int64_t part = 0; part < std::int64_t{2} * args.num_tiles; ++part) {
     const std::uint32_t bits = seen(part);
     any |= bits;
     if (bits == 0) {
@@ -66,7 +66,7 @@ TRINE_LANES_INLINE void softmax_query(const AttentionSegmentArgs& args, std::int
   args.max[query] = segment_max;
   max = vset(segment_max);
   V sum = vzero();
-  for (std::int64_t part = 0; part < 2 * args.num_tiles; ++part) {
+  for (std::int64_t part = 0; part < std::int64_t{2} * args.num_tiles; ++part) {
     const std::uint32_t bits = seen(part);
     V p = vzero();
     if (bits != 0) {
