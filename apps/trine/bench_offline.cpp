@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "apps/trine/interrupt.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "kv/kv_cache.h"
 #include "ops/ops.h"
@@ -331,12 +332,25 @@ Result<std::vector<OfflineTest>> parse_offline_tests(const std::vector<std::stri
                   entry, kMaxTokens, kStepTokens);
     }
     out.push_back(*test);
+    out.back().name = entry;
   }
   return out;
 }
 
 Result<OfflineReport> bench_offline(const Model& model, ThreadTeam& team,
                                     const OfflineBenchOptions& options) {
+  const std::int64_t context = model.config().context_length;
+  std::size_t left_out = 0;
+  for (const OfflineTest& test : options.tests) {
+    if (const std::int64_t needs = need_of(test).sequence; needs > context) {
+      log::warn("--tests {}: needs {} tokens, the context is {}; left out", test.name, needs,
+                context);
+      ++left_out;
+    }
+  }
+  if (left_out > 0 && left_out == options.tests.size()) {
+    return fail(ErrorCode::kExhausted, "--tests: none fits the context of {} tokens", context);
+  }
   TRINE_TRY_ASSIGN(const auto bench, Bench::create(model, team, options));
   return bench->run();
 }

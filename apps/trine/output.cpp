@@ -60,8 +60,8 @@ Status finish_output() {
   if (failed_errno == 0) {
     return {};
   }
-  return fail(ErrorCode::kUnavailable, "cannot write to standard output: {}",
-              std::strerror(failed_errno));
+  const ErrorCode code = failed_errno == ENOSPC ? ErrorCode::kExhausted : ErrorCode::kUnavailable;
+  return fail(code, "cannot write to standard output: {}", std::strerror(failed_errno));
 }
 
 void CommandContext::print_json(const nlohmann::ordered_json& value) const {

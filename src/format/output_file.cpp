@@ -18,9 +18,9 @@ namespace {
 
 tl::unexpected<Error> system_error(std::string_view what, std::string_view path, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  const ErrorCode code = full             ? ErrorCode::kExhausted
-                         : error == EPIPE ? ErrorCode::kUnavailable
-                                          : ErrorCode::kInvalidArgument;
+  const ErrorCode code = full                               ? ErrorCode::kExhausted
+                         : error == EPIPE || error == EBADF ? ErrorCode::kUnavailable
+                                                            : ErrorCode::kInvalidArgument;
   return fail(code, "cannot {} {}: {}", what, path, std::strerror(error));
 }
 
@@ -56,6 +56,9 @@ void sync_directory_of(const std::string& path) {
 
 Result<OutputFile> OutputFile::create(std::string path) {
   static std::atomic<unsigned> counter{0};
+  if (path.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "the name of the output file is empty");
+  }
   struct stat info = {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
@@ -73,7 +76,7 @@ Result<OutputFile> OutputFile::create(std::string path) {
   std::string temp = fmt::format("{}.tmp-{}-{}", target, ::getpid(), counter.fetch_add(1));
   const int fd = ::open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) {
-    return system_error("create", temp, errno);
+    return system_error("create", path, errno);
   }
   if (exists) {
     // A private file stays private. Some file systems have no modes; then there is nothing to keep.
@@ -141,7 +144,7 @@ Status OutputFile::commit() {
     return {};
   }
   if (::fsync(fd_) != 0) {
-    return system_error("sync", temp_path_, errno);
+    return system_error("write", path_, errno);
   }
   if (std::rename(temp_path_.c_str(), target_.c_str()) != 0) {
     return system_error("rename to", target_, errno);

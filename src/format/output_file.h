@@ -5,7 +5,8 @@
 // without commit removes the temporary file. A symbolic link stays one: the file it leads to is
 // replaced. What exists and is no regular file (a device, a named pipe) is written to directly,
 // without that promise. Errors: exhausted when the disk is full, unavailable when a pipe's reader
-// went away, invalid_argument when the path cannot be written. Thread rule: one thread at a time.
+// went away or standard output is closed, invalid_argument when the path cannot be written. Thread
+// rule: one thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -197,7 +197,7 @@ void weigh_query(const AttentionSegmentArgs& args, std::int64_t query) {
   const WideStep wide = wide_step(vreduce_max(largest), vreduce_add(total));
   unsigned char* row = weight_row(args, query);
   total = vzero();
-  for (std::int64_t part = 0; part < 2 * args.num_tiles; ++part) {
+  for (std::int64_t part = 0; part < std::int64_t{2} * args.num_tiles; ++part) {
     // Sixteen floats become 32 bytes: never ahead of what is still to be read.
     put_wide(row + part * 4 * kWideQuadBytes, vload(scores + 16 * part), wide.inverse, total);
   }

@@ -47,6 +47,14 @@ std::int64_t block_bytes(const ops::WeightView& view) {
   return kernels::packed_block_bytes(*packed_scheme_of(view.dtype), view.cols);
 }
 
+std::int64_t packed_bytes(const std::vector<ops::WeightView*>& matrices) {
+  std::int64_t total = 0;
+  for (const ops::WeightView* view : matrices) {
+    total += num_blocks(*view) * block_bytes(*view);
+  }
+  return total;
+}
+
 void pack_matrix(ThreadTeam& team, const ops::WeightView& view, std::uint8_t* out) {
   const std::int64_t blocks = num_blocks(view);
   const std::int64_t bytes = block_bytes(view);
@@ -67,11 +75,8 @@ void pack_matrix(ThreadTeam& team, const ops::WeightView& view, std::uint8_t* ou
 
 Status pack_weights(const Checkpoint& checkpoint, ThreadTeam& team, DecoderWeights& weights) {
   const std::vector<ops::WeightView*> matrices = matrices_of(weights);
-  std::int64_t total = 0;
-  for (const ops::WeightView* view : matrices) {
-    total += num_blocks(*view) * block_bytes(*view);
-  }
-  TRINE_TRY_ASSIGN(weights.packed, HugeBuffer::allocate(static_cast<std::size_t>(total)));
+  TRINE_TRY_ASSIGN(weights.packed,
+                   HugeBuffer::allocate(static_cast<std::size_t>(packed_bytes(matrices))));
   std::uint8_t* out = weights.packed.data();
   std::int64_t since_release = 0;
   for (ops::WeightView* view : matrices) {
@@ -87,6 +92,30 @@ Status pack_weights(const Checkpoint& checkpoint, ThreadTeam& team, DecoderWeigh
   }
   checkpoint.release_pages();
   return {};
+}
+
+Result<WeightMemory> weight_memory(const OpenedCheckpoint& checkpoint, ModelConfig& config,
+                                   bool packs) {
+  const Checkpoint& tensors = checkpoint.weights();
+  TRINE_TRY_ASSIGN(DecoderWeights weights, checkpoint.kind == CheckpointKind::kGguf
+                                               ? bind_gguf_weights(tensors, config)
+                                               : bind_hf_weights(tensors, config));
+  WeightMemory out;
+  for (const TensorInfo& tensor : tensors.tensors()) {
+    out.mapped_bytes += tensor.data.size();
+  }
+  if (!packs) {
+    return out;
+  }
+  const std::vector<ops::WeightView*> matrices = matrices_of(weights);
+  out.packed_bytes = static_cast<std::uint64_t>(packed_bytes(matrices));
+  for (const ops::WeightView* view : matrices) {
+    // A tied output matrix is packed, and its rows are read from the file as embeddings.
+    if (view->data != weights.embedding.data) {
+      out.mapped_bytes -= static_cast<std::uint64_t>(view->rows * view->row_bytes);
+    }
+  }
+  return out;
 }
 
 }  // namespace trine

@@ -1,8 +1,11 @@
 // Packing a model's matrices for the int8 kernels, once at load.
 #pragma once
 
+#include <cstdint>
+
 #include "base/error.h"
 #include "format/checkpoint.h"
+#include "format/open.h"
 #include "model/weights.h"
 #include "platform/thread_team.h"
 
@@ -12,5 +15,17 @@ namespace trine {
 // back to the system; the token embedding is read from the file. Uses the whole team. Errors:
 // exhausted when the packed weights do not fit the memory.
 Status pack_weights(const Checkpoint& checkpoint, ThreadTeam& team, DecoderWeights& weights);
+
+// Where the bytes of a model's weights lie once it is loaded.
+struct WeightMemory {
+  std::uint64_t packed_bytes = 0;  // the int8 kernels' form of the matrices
+  // Read from the mapped file: all tensors, less those whose pages are given back after packing.
+  std::uint64_t mapped_bytes = 0;
+};
+
+// From the file's headers; `packs`: whether matrices will be packed (int8 activations). `config` is
+// the checkpoint's, and corrected as bind_gguf_weights() says. Errors: those of the two binders.
+Result<WeightMemory> weight_memory(const OpenedCheckpoint& checkpoint, ModelConfig& config,
+                                   bool packs);
 
 }  // namespace trine

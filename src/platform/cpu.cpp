@@ -161,17 +161,18 @@ Result<IsaLevel> choose_isa_level(std::string_view forced, const CpuFeatures& fe
     if (forced == isa_level_name(level)) {
       const std::string_view missing = missing_feature(level, features);
       if (!missing.empty()) {
-        return fail(ErrorCode::kInvalidArgument,
-                    "TRINE_ISA={}: this machine lacks {}; unset TRINE_ISA or choose a lower level",
-                    forced, missing);
+        return fail(
+            ErrorCode::kInvalidArgument,
+            "--isa (TRINE_ISA) {}: this machine lacks {}; leave it unset or choose a lower level",
+            forced, missing);
       }
       return level;
     }
   }
-  return fail(
-      ErrorCode::kInvalidArgument,
-      "TRINE_ISA={}: no such level; choose scalar, avx2, avxvnni, avx512, avx512vnni or amx",
-      forced);
+  return fail(ErrorCode::kInvalidArgument,
+              "--isa (TRINE_ISA) {}: no such level; choose scalar, avx2, avxvnni, avx512, "
+              "avx512vnni or amx",
+              forced);
 }
 
 Status select_isa_level() {

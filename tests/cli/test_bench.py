@@ -83,7 +83,10 @@ class Offline(Case):
             self.bad(2, pattern, "bench", "offline", MODEL, "--tests", f"load,{name}")
 
     def test_small_context_leaves_out_what_does_not_fit(self):
-        text = self.ok("bench", "offline", MODEL, "--repeat", "1", "--ctx", "9").text
+        self.bad(4, "--tests: none fits the context of 9 tokens", "bench", "offline", MODEL, "--ctx", "9", "--tests", "load,tg9999")
+        run = self.ok("bench", "offline", MODEL, "--repeat", "1", "--ctx", "9")
+        self.assertIn("--tests tg128@2048: needs 2176 tokens, the context is 9; left out", run.error)
+        text = run.text
         self.assertNotIn("pp512", text)
         self.assertNotIn("tg128", text)
         self.assertRegex(text, r"pass 8 +[\d.]+ ± [\d.]+ ms  v = [\d.]+")

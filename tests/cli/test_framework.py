@@ -191,7 +191,7 @@ class Outputs(Case):
     def test_full_disk_is_an_error(self):
         with open("/dev/full", "wb") as full:
             done = self.run_with_stdout(full, "completion", "bash")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 4)
         self.assertIn(b"cannot write to standard output: No space left", done.stderr)
 
     def test_closed_stdout_is_an_error(self):
@@ -200,6 +200,13 @@ class Outputs(Case):
         )
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"cannot write to standard output", done.stderr)
+
+    def test_logits_to_standard_output_fail_alike(self):
+        tokens = ("logits", MODEL, "--tokens", "1", "--out", "-")
+        with open("/dev/full", "wb") as full:
+            self.assertEqual(self.run_with_stdout(full, *tokens).returncode, 4)
+        done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", BIN, *tokens], stderr=subprocess.PIPE, env=self.env, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
 
     def test_closed_stdout_does_not_receive_files(self):
         # With descriptor 1 free, the next file opened would be "standard output".

@@ -108,7 +108,8 @@ class Logits(Case):
         self.bad(2, "no token ids", "logits", MODEL, "--tokens", "", "--out", out)
         self.bad(2, "missing --tokens", "logits", MODEL, "--out", out)
         self.bad(2, "missing --out", "logits", MODEL, "--tokens", "1")
-        self.bad(2, "nosuch", "logits", MODEL, "--tokens", "1", "--out", self.path("nosuch/x.npy"))
+        self.bad(2, r"cannot create .*/nosuch/x\.npy: ", "logits", MODEL, "--tokens", "1", "--out", self.path("nosuch/x.npy"))
+        self.bad(2, "name of the output file is empty", "logits", MODEL, "--tokens", "1", "--out", "")
         with open(out, "rb") as file:
             self.assertEqual(file.read(), b"old")
         self.assertEqual(os.listdir(self.tmp), ["x.npy"])

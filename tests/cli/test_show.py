@@ -46,14 +46,13 @@ class Directory(Case):
             slots = -(-context // 32) * 32  # whole pages
             self.assertEqual(memory["kind"], "modelled")
             self.assertEqual(memory["context"], context)
-            self.assertEqual(memory["weight_bytes"], value["weight_bytes"])
-            self.assertEqual(memory["kv_token_bytes"], {"f16": 2 * elems, "f32": 4 * elems})
-            self.assertEqual(memory["kv_context_bytes"], {"f16": 2 * elems * slots, "f32": 4 * elems * slots})
+            self.assertEqual((memory["packed_bytes"], memory["mapped_bytes"]), (0, value["weight_bytes"]))
+            self.assertEqual((memory["kv_dtype"], memory["kv_token_bytes"]), ("F16", 2 * elems))
+            self.assertEqual(memory["kv_context_bytes"], 2 * elems * slots)
             self.assertEqual(memory["logit_row_bytes"], 4 * config["vocab_size"])
             self.assertGreater(memory["activation_bytes"], 0)
-            parts = ("weight_bytes", "activation_bytes", "logit_row_bytes")
-            total = sum(memory[part] for part in parts) + memory["kv_context_bytes"]["f16"]
-            self.assertEqual(memory["total_bytes_f16"], total)
+            parts = ("packed_bytes", "mapped_bytes", "kv_context_bytes", "activation_bytes", "logit_row_bytes")
+            self.assertEqual(memory["total_bytes"], sum(memory[part] for part in parts))
         self.bad(2, "--ctx is 4096, the model's context is 2048", "show", DOCS_8M, "--ctx", "4096")
 
     def test_text(self):
@@ -68,6 +67,7 @@ class Directory(Case):
             r"(?m)^tokenizer +tokenizer\.json, BPE$",
             r"(?m)^chat template +yes: default$",
             r"(?m)^memory \(modelled",
+            r"(?m)^ +weights, mapped file +16\.8 MB$",
             r"(?m)^ +KV cache per token, F16 +4\.1 kB$",
         ):
             self.assertRegex(text, pattern)
@@ -136,6 +136,26 @@ class GgufFile(Case):
         self.assertIn(f"{8 * size / params:.2f} bits per weight", text)
         self.ok("logits", self.path("m.gguf"), "--tokens", "0,1", "--out", self.path("x.npy"))
 
+    def test_memory_of_packed_weights_and_of_a_cache_in_bytes(self):
+        gguf = tiny_gguf()
+        # Blocks of 32 rows (docs/formats/packed-weights.md): a group of 32 columns is 64 bytes of scales and the codes.
+        packed = 4 * (64 + 32 * 32) + 6 * (64 + 32 * 16)
+        unpacked = sum(gguf.tensor_bytes(n) for n, (_, kind) in gguf.tensors.items() if kind in (Gguf.F32, Gguf.F16))
+        memory = self.show(gguf, "--kv", "int8")["memory"]
+        self.assertEqual((memory["packed_bytes"], memory["mapped_bytes"]), (packed, unpacked))
+        # One head of 16, keys and values, each with a binary16 scale.
+        self.assertEqual((memory["kv_dtype"], memory["kv_token_bytes"]), ("I8", 2 * (16 + 2)))
+        exact = self.show(gguf, "--activations", "f32")
+        size = exact["weight_bytes"]
+        self.assertEqual((exact["memory"]["packed_bytes"], exact["memory"]["mapped_bytes"]), (0, size))
+
+    def test_a_missing_tensor_is_why_it_cannot_run(self):
+        gguf = tiny_gguf()
+        del gguf.tensors["blk.0.ffn_up.weight"]
+        value = self.show(gguf)
+        self.assertRegex(value["cannot_run"]["message"], r"m\.gguf: .*blk\.0\.ffn_up\.weight")
+        self.assertIsNone(value["memory"])
+
     def test_why_it_cannot_run_names_the_file(self):
         gguf = tiny_gguf()
         gguf.pairs["general.architecture"] = "mamba"
@@ -179,7 +199,7 @@ class GgufFile(Case):
 class Flags(Case):
     def test_no_flag_without_a_test_here(self):
         common = {"json", "quiet", "log-level", "config", "home", "catalogue"}
-        self.assertEqual(flags_of(self, "show") - common, {"tensors", "template", "ctx"})
+        self.assertEqual(flags_of(self, "show") - common, {"tensors", "template", "ctx", "kv", "activations"})
 
     def test_missing(self):
         self.bad(1, "nosuch", "show", self.path("nosuch"))

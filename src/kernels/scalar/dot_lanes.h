@@ -11,6 +11,7 @@
 // make_opaque: the compiler must believe that the value could be anything.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/half.h"
@@ -119,7 +120,7 @@ TRINE_DOT_INLINE D ddot_at(D sums, B weights, const std::int8_t* x) {
 using S = D;
 
 TRINE_DOT_INLINE void wstore(unsigned char* p, const V& shifted) {
-  for (unsigned i = 0; i < 16; ++i) {
+  for (std::size_t i = 0; i < 16; ++i) {
     __builtin_memcpy(p + 2 * i, &shifted.v[i], 2);
   }
 }
