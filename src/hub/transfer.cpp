@@ -82,7 +82,7 @@ std::string ca_bundle() {
 
 // What went wrong and what can be done about it.
 std::string describe(CURLcode code) {
-  const std::string text = curl_easy_strerror(code);
+  std::string text = curl_easy_strerror(code);
   if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_ISSUER_ERROR) {
     return text +
            "; when the server's authority is one of your own, name a file with its "
