@@ -223,7 +223,9 @@ void PrefixIndex::publish(const PrefixRoot& root, std::span<const std::int32_t> 
     if (at == kNone) {
       at = add_node(root_idx, parent, hash, page, pages[i]);
     }
-    if (at == kNone) {
+    // Below a twin of this page nothing is taken in: who holds a child must hold its parents too,
+    // or a page in use would keep idle parents from eviction.
+    if (at == kNone || nodes_[static_cast<std::size_t>(at)].page.index() != pages[i].index()) {
       break;
     }
     parent = at;
@@ -318,8 +320,7 @@ std::int32_t PrefixIndex::evict_pass(std::int32_t wanted, bool only_over_share) 
     const Node& node = nodes_[static_cast<std::size_t>(at)];
     const std::int32_t next = node.newer;
     const Root& owner = roots_[static_cast<std::size_t>(node.root)];
-    const bool over =
-        tenants_[static_cast<std::size_t>(owner.tenant)].num_pages > share_pages_;
+    const bool over = tenants_[static_cast<std::size_t>(owner.tenant)].num_pages > share_pages_;
     if (node.num_children == 0 && node.page.use_count() == 1 && (over || !only_over_share)) {
       remove(at);
       ++freed;

@@ -4,8 +4,8 @@
 // salt), so two tenants never see each other's pages, not even by timing. Nodes are looked up by
 // a hash chained from the root (SipHash-2-4: Aumasson and Bernstein, "SipHash: a fast short-input
 // PRF", 2012) under a secret key, and a hit also compares parent and tokens, so a collision costs
-// time and never gives a wrong page. Since a page's bytes are a function of the tokens up to its end
-// alone (docs/numerics.md), a hit changes no result.
+// time and never gives a wrong page. Since a page's bytes are a function of the tokens up to its
+// end alone (docs/numerics.md), a hit changes no result.
 //
 // The index holds one reference per page. Eviction takes the least recently used leaf whose page
 // nobody else holds; using a node also uses its parents, later, so parents outlive children. A
@@ -65,7 +65,8 @@ class PrefixIndex {
   // The same number, with no trace.
   std::int32_t peek(const PrefixRoot& root, std::span<const std::int32_t> tokens) const;
   // Takes in the whole pages of `tokens`, all of them written and committed; pages[i] holds tokens
-  // [i * kPageTokens, (i + 1) * kPageTokens). A page whose tokens are known is not taken again.
+  // [i * kPageTokens, (i + 1) * kPageTokens). Ends at the first page whose tokens are known in
+  // another page, the work of two requests at once.
   void publish(const PrefixRoot& root, std::span<const std::int32_t> tokens,
                std::span<const PageRef> pages);
   // Gives up to `wanted` pages back to the pool; returns how many.
@@ -78,6 +79,9 @@ class PrefixIndex {
   std::int32_t num_pages() const { return num_nodes_; }
 
   std::int32_t num_pages_of(std::string_view tenant) const;
+
+  // Tenants and roots that take memory: never more of each than the pool has pages.
+  std::size_t num_names() const { return tenants_.size() + roots_.size(); }
 
   const Stats& stats() const { return stats_; }
 
@@ -123,7 +127,9 @@ class PrefixIndex {
   std::int32_t add_node(std::int32_t root, std::int32_t parent, std::uint64_t hash, Page tokens,
                         const PageRef& page);
   std::int32_t last_known(std::int32_t root, std::span<const std::int32_t> tokens) const;
+
   std::size_t bucket_of(std::uint64_t hash) const { return hash & (buckets_.size() - 1); }
+
   void link_newest(std::int32_t at);
   void unlink(std::int32_t at);
   void touch_path(std::int32_t leaf);

@@ -1,7 +1,5 @@
 // The prefix index against a naive twin: a list of (root, beginning, page, time of last use), with
 // a hash of three bits, so that nearly everything collides.
-#include "kv/prefix_index.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -9,6 +7,8 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+
+#include "kv/prefix_index.h"
 
 namespace trine {
 namespace {
@@ -51,10 +51,11 @@ class World {
     Tokens beginning;
     for (std::size_t i = 0;; ++i) {
       const std::size_t end = (i + 1) * kPageTokens;
-      const Entry* entry = end <= tokens.size()
-                               ? lookup(tenant, salt, Tokens(tokens.begin(), tokens.begin() +
-                                                             static_cast<std::ptrdiff_t>(end)))
-                               : nullptr;
+      const Entry* entry =
+          end <= tokens.size()
+              ? lookup(tenant, salt,
+                       Tokens(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(end)))
+              : nullptr;
       RC_ASSERT((entry != nullptr) == (i < pages.size()));
       if (entry == nullptr) {
         break;
@@ -78,16 +79,20 @@ class World {
   void publish(const std::string& tenant, const std::string& salt, const Live& live) {
     index_.publish({tenant, salt}, live.tokens, live.sequence.pages());
     const std::size_t whole = live.tokens.size() / kPageTokens * kPageTokens;
+    Tokens used;
     for (std::size_t end = kPageTokens; end <= whole; end += kPageTokens) {
-      Tokens beginning(live.tokens.begin(),
-                       live.tokens.begin() + static_cast<std::ptrdiff_t>(end));
-      if (lookup(tenant, salt, beginning) == nullptr) {
-        entries_.push_back({tenant, salt, std::move(beginning),
-                            live.sequence.pages()[end / kPageTokens - 1].index(), 0});
+      Tokens beginning(live.tokens.begin(), live.tokens.begin() + static_cast<std::ptrdiff_t>(end));
+      const std::int32_t page = live.sequence.pages()[end / kPageTokens - 1].index();
+      const Entry* known = lookup(tenant, salt, beginning);
+      if (known != nullptr && known->page != page) {
+        break;
       }
+      if (known == nullptr) {
+        entries_.push_back({tenant, salt, beginning, page, 0});
+      }
+      used = std::move(beginning);
     }
-    touch(tenant, salt,
-          Tokens(live.tokens.begin(), live.tokens.begin() + static_cast<std::ptrdiff_t>(whole)));
+    touch(tenant, salt, used);
   }
 
   void drop(std::size_t at) {
@@ -158,8 +163,7 @@ class World {
   bool is_leaf(const Entry& parent) const {
     return std::none_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
       return entry.tenant == parent.tenant && entry.salt == parent.salt &&
-             entry.tokens.size() > parent.tokens.size() &&
-             begins_with(entry.tokens, parent.tokens);
+             entry.tokens.size() > parent.tokens.size() && begins_with(entry.tokens, parent.tokens);
     });
   }
 
@@ -170,8 +174,8 @@ class World {
     }
     auto victim = entries_.end();
     for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-      const bool allowed = !only_over_share ||
-                           held[it->tenant] > static_cast<std::int32_t>(kShare * kPoolPages);
+      const bool allowed =
+          !only_over_share || held[it->tenant] > static_cast<std::int32_t>(kShare * kPoolPages);
       if (allowed && is_leaf(*it) && !in_use(it->page) &&
           (victim == entries_.end() || it->used < victim->used)) {
         victim = it;
