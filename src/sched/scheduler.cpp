@@ -29,11 +29,11 @@ struct Scheduler::Job {
   JobSpec spec;
   std::int32_t tenant = 0;
   bool running = false;
-  bool planned_in = false;  // admitted by the plan
-  bool expires = false;     // by the plan
-  bool victim = false;      // of the plan
-  bool charged = false;     // its prompt, to the tenant
-  bool forked = false;      // every unfinished answer has its own sequence
+  bool planned_in = false;    // admitted by the plan
+  bool expires = false;       // by the plan
+  bool victim = false;        // of the plan
+  bool charged = false;       // its prompt, to the tenant
+  bool forked = false;        // every unfinished answer has its own sequence
   std::int32_t computed = 0;  // most tokens of the lead so far, to count recomputed ones
   std::int32_t tail_sharers = 0;
   std::int32_t tail_planned = 0;  // sharers that the plan parts
@@ -67,8 +67,7 @@ Scheduler::~Scheduler() = default;
 std::int64_t Scheduler::longest_course(std::int32_t prompt_tokens, std::int32_t max_tokens,
                                        std::int32_t num_answers) {
   const std::int64_t shared = prompt_tokens / kPageTokens;
-  return shared +
-         num_answers * (pages_for(std::int64_t{prompt_tokens} + max_tokens) - shared);
+  return shared + num_answers * (pages_for(std::int64_t{prompt_tokens} + max_tokens) - shared);
 }
 
 std::optional<Refusal> Scheduler::refuse(std::int32_t prompt_tokens) {
@@ -198,8 +197,8 @@ Scheduler::Job* Scheduler::next_waiting() {
     if (job->running || job->planned_in || job->expires) {
       continue;
     }
-    if (best == nullptr || (job->spec.priority == best->spec.priority &&
-                            served(*job) < served(*best))) {
+    if (best == nullptr ||
+        (job->spec.priority == best->spec.priority && served(*job) < served(*best))) {
       best = job.get();  // jobs come by priority and arrival
     }
   }
@@ -385,10 +384,10 @@ std::int32_t Scheduler::num_decoding() const {
   std::int32_t count = 0;
   for (const auto& job : jobs_) {
     for (const Sequence& sequence : job->sequences) {
-      count += job->running && job->forked && !sequence.finished &&
-                       sequence.known == sequence.length + 1
-                   ? 1
-                   : 0;
+      count +=
+          job->running && job->forked && !sequence.finished && sequence.known == sequence.length + 1
+              ? 1
+              : 0;
     }
   }
   return count;
@@ -422,8 +421,9 @@ Status Scheduler::check_integrity() const {
       }
     }
     if (unfinished != job.num_unfinished || sharers != job.tail_sharers) {
-      return fail(ErrorCode::kInternal, "scheduler: job {} counts {} answers and {} sharers, has {} and {}",
-                  job.id, job.num_unfinished, job.tail_sharers, unfinished, sharers);
+      return fail(ErrorCode::kInternal,
+                  "scheduler: job {} counts {} answers and {} sharers, has {} and {}", job.id,
+                  job.num_unfinished, job.tail_sharers, unfinished, sharers);
     }
   }
   for (std::size_t i = 0; i < requests.size(); ++i) {

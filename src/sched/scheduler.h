@@ -1,5 +1,5 @@
-// Which tokens of which requests a step computes: pure logic on numbers, without tensors, sockets or
-// a clock; the engine and the planner's simulator run the same one.
+// Which tokens of which requests a step computes: pure logic on numbers, without tensors, sockets
+// or a clock; the engine and the planner's simulator run the same one.
 //
 // Times are milliseconds of the caller's clock. plan() decides and changes nothing; commit() makes
 // it so. Rules:
@@ -31,9 +31,9 @@ namespace trine::sched {
 using JobId = std::uint64_t;
 
 struct Limits {
-  std::int32_t num_pages = 1;             // of the pool
-  std::int32_t max_sequences = 64;        // at work at once
-  std::int32_t max_waiting = 512;         // requests in the queue
+  std::int32_t num_pages = 1;                 // of the pool
+  std::int32_t max_sequences = 64;            // at work at once
+  std::int32_t max_waiting = 512;             // requests in the queue
   std::int64_t max_waiting_tokens = 1 << 20;  // their prompts together; a sole one may be longer
 };
 
@@ -52,7 +52,8 @@ struct Refusal {
   std::int32_t max_waiting = 0;
   std::int64_t waiting_tokens = 0;
   std::int64_t max_waiting_tokens = 0;
-  double retry_after_s = 1.0;  // at least 1: when the queue should be down to half, from measured speed
+  double retry_after_s =
+      1.0;  // at least 1: when the queue should be down to half, from measured speed
 };
 
 struct Plan {
@@ -119,7 +120,9 @@ class Scheduler {
   void finish(JobId job, std::int32_t sequence);
 
   std::int32_t num_decoding() const;  // sequences of which the next step computes one token
+
   bool idle() const { return jobs_.empty(); }
+
   Stats stats() const;
   // Counts agree with the lists; a violation is described.
   Status check_integrity() const;

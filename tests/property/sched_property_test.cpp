@@ -1,8 +1,6 @@
 // The scheduler in a world of real pages: every plan is carried out on page tables of its own, as
 // the engine does, with random arrivals, ends and deadlines. The scheduler counts pages in numbers
 // alone, so a page too few shows as a refused reserve(), and lost tokens as a wrong length.
-#include "sched/scheduler.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -14,6 +12,7 @@
 
 #include "kv/kv_cache.h"
 #include "kv/prefix_index.h"
+#include "sched/scheduler.h"
 
 namespace trine::sched {
 namespace {
@@ -72,9 +71,9 @@ class World : public PrefixOracle {
       return;
     }
     for (std::int32_t i = 0; i < num_answers; ++i) {
-      client.answers.push_back({std::vector<std::int32_t>(
-                                    static_cast<std::size_t>(client.prompt), 5),
-                                KvSequence(*pool_)});
+      client.answers.push_back(
+          {std::vector<std::int32_t>(static_cast<std::size_t>(client.prompt), 5),
+           KvSequence(*pool_)});
     }
     const JobId id = next_id_++;
     scheduler_.submit(id, {.tenant = client.tenant,
@@ -192,10 +191,9 @@ class World : public PrefixOracle {
     client.running = true;
     Answer& lead = client.answers[client.lead()];
     std::vector<PageRef> found;
-    (void)index_.find({client.tenant, ""},
-                      std::span(lead.tokens).first(
-                          static_cast<std::size_t>(admission.cached_tokens)),
-                      found);
+    (void)index_.find(
+        {client.tenant, ""},
+        std::span(lead.tokens).first(static_cast<std::size_t>(admission.cached_tokens)), found);
     RC_ASSERT(static_cast<std::int32_t>(found.size()) * kPageTokens == admission.cached_tokens);
     lead.kv.adopt(found);
     std::int64_t sequences = 0;
@@ -230,8 +228,8 @@ class World : public PrefixOracle {
       const std::size_t lead = client.lead();
       const std::int32_t length = client.answers[lead].kv.length();
       const bool alone = client.num_unfinished() == 1;
-      const auto target = alone ? static_cast<std::int32_t>(client.answers[lead].tokens.size())
-                                : client.prompt;
+      const auto target =
+          alone ? static_cast<std::int32_t>(client.answers[lead].tokens.size()) : client.prompt;
       if (!client.running || client.forked || length < target) {
         continue;
       }

@@ -152,6 +152,26 @@ TEST(Scheduler, TheLastInOrderGivesWayAndKeepsItsTokens) {
   EXPECT_TRUE(scheduler.check_integrity().has_value());
 }
 
+TEST(Scheduler, CachedTokensAreNotComputedButTheirPagesArePaidFor) {
+  class Cache : public PrefixOracle {
+   public:
+    std::int32_t cached_tokens(JobId job) const override { return job == 1 ? 2 * kPageTokens : 0; }
+  };
+
+  Scheduler scheduler({.num_pages = 10});
+  scheduler.submit(1, {.prompt_tokens = 3 * kPageTokens - 1});
+  scheduler.submit(2, {.prompt_tokens = kPageTokens - 1});
+  const Cache cache;
+  // All three pages at hand are the first one's, two of them as cached ones.
+  const Plan& tight = scheduler.plan(0.0, 512, 3, &cache);
+  ASSERT_EQ(tight.admitted.size(), 1u);
+  EXPECT_EQ(tight.admitted[0].cached_tokens, 2 * kPageTokens);
+  EXPECT_EQ(tight.items[0].first, 2 * kPageTokens);
+  EXPECT_EQ(tight.items[0].count, kPageTokens - 1);
+  EXPECT_EQ(scheduler.plan(0.0, 512, 4, &cache).admitted.size(), 1u);  // a page ahead is kept
+  EXPECT_EQ(scheduler.plan(0.0, 512, 5, &cache).admitted.size(), 2u);
+}
+
 TEST(Scheduler, WarmStepsAllocateNothing) {
   Scheduler scheduler({.num_pages = 100});
   for (JobId id = 1; id <= 4; ++id) {

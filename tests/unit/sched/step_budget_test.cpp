@@ -5,7 +5,8 @@
 namespace trine::sched {
 namespace {
 
-// Runs steps of a machine that takes a + b ms per token beside `decoding` sequences, all budget used.
+// Runs steps of a machine that takes a + b ms per token beside `decoding` sequences, all budget
+// used.
 double settled_ms(StepBudget& budget, double a, double b, std::int32_t decoding) {
   double ms = 0.0;
   double worst = 0.0;
@@ -33,6 +34,14 @@ TEST(StepBudget, PromptsAlwaysMove) {
   StepBudget budget(512, 1.0);
   settled_ms(budget, 500.0, 1.0, 4);
   EXPECT_EQ(budget.tokens(4), 4 + StepBudget::kLeast);
+}
+
+TEST(StepBudget, GrowsAgainWhenStepsGetFaster) {
+  StepBudget budget(512, 100.0);
+  settled_ms(budget, 10.0, 2.0, 4);
+  EXPECT_LT(budget.tokens(4), 60);
+  settled_ms(budget, 10.0, 0.2, 4);
+  EXPECT_GT(budget.tokens(4), 300);
 }
 
 TEST(StepBudget, IsWholeWhenNobodyWaitsOrNoTargetIsSet) {
