@@ -91,6 +91,23 @@ TEST(EngineScheduling, NoAnswerDependsOnBoth) {
   expect_invariant({.num_threads = 2, .kv_tokens = 544, .step_tokens = 9}, true);
 }
 
+TEST(EngineScheduling, WhoGivesWayHoldsNoPage) {
+  const auto engine =
+      make_engine(hash_model(), {.kv_tokens = 128, .max_sequences = 2, .prefix_cache = false});
+  Record first;
+  Record second;
+  ASSERT_TRUE(engine->submit(sampled(31, 1, 1, 60), first.callback()).has_value());
+  ASSERT_TRUE(engine->submit(sampled(31, 1, 2, 60), second.callback()).has_value());
+  while (engine->metrics().requests.preempted == 0) {
+    ASSERT_TRUE(engine->step());
+  }
+  EXPECT_EQ(engine->metrics().kv_pages_free, 2);  // of four, two were its
+  EXPECT_EQ(engine->metrics().requests.waiting, 1);
+  engine->run_to_end();
+  EXPECT_EQ(first.stats->num_preemptions, 0);
+  EXPECT_EQ(second.stats->num_preemptions, 1);
+}
+
 TEST(EngineScheduling, AConversationIsNotComputedAgain) {
   const auto model = hash_model();
   const auto engine = make_engine(model);
