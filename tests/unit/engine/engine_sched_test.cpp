@@ -45,6 +45,7 @@ std::vector<GenerationRequest> storm() {
     out.push_back(sampled(20 + 9 * i, static_cast<std::int32_t>(i % 3), i,
                           40 + static_cast<std::int32_t>(i)));
     out.back().n = i % 4 == 0 ? 3 : 1;
+    out.back().stop_ids = i % 8 == 0 ? ids("a") : ids("");  // answers end at different times
     out.back().priority = i % 5 == 0 ? -1 : 0;
     out.back().tenant = i % 2 == 0 ? "a" : "b";
   }
