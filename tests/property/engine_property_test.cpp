@@ -19,14 +19,15 @@ std::shared_ptr<FakeModel> hash_model() {
 }
 
 GenerationRequest random_request() {
-  GenerationRequest out{
-      .sampling = {.temperature = 1.2, .seed = *rc::gen::inRange<std::uint64_t>(0, 3), .logprobs = 1},
-      .n = *rc::gen::element(1, 1, 1, 2, 3),
-      .max_tokens = *rc::gen::inRange(1, 60),
-      .stop_ids = {1, 2},  // answers of one request end at different times
-      .ignore_eos = true,
-      .tenant = *rc::gen::element<std::string>("a", "b"),
-      .priority = *rc::gen::inRange(0, 2)};
+  GenerationRequest out{.sampling = {.temperature = 1.2,
+                                     .seed = *rc::gen::inRange<std::uint64_t>(0, 3),
+                                     .logprobs = 1},
+                        .n = *rc::gen::element(1, 1, 1, 2, 3),
+                        .max_tokens = *rc::gen::inRange(1, 60),
+                        .stop_ids = {1, 2},  // answers of one request end at different times
+                        .ignore_eos = true,
+                        .tenant = *rc::gen::element<std::string>("a", "b"),
+                        .priority = *rc::gen::inRange(0, 2)};
   out.prompt.assign(static_cast<std::size_t>(*rc::gen::inRange(1, 110)), *rc::gen::inRange(0, 2));
   return out;
 }
@@ -52,10 +53,11 @@ void expect_as_alone(const Client& client) {
 }
 
 RC_GTEST_PROP(EngineProperty, AnAnswerIsTheOneItsRequestGetsAlone, (bool caches)) {
-  const auto engine = make_engine(hash_model(), {.kv_tokens = *rc::gen::inRange(8, 20) * kPageTokens,
-                                                 .step_tokens = *rc::gen::element(1, 10, 200),
-                                                 .max_sequences = 6,
-                                                 .prefix_cache = caches});
+  const auto engine =
+      make_engine(hash_model(), {.kv_tokens = *rc::gen::inRange(8, 20) * kPageTokens,
+                                 .step_tokens = *rc::gen::element(1, 10, 200),
+                                 .max_sequences = 6,
+                                 .prefix_cache = caches});
   engine->pool().set_poison(true);
   std::vector<std::unique_ptr<Client>> clients;
   const auto num_ops = *rc::gen::inRange(1, 40);

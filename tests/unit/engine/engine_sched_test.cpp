@@ -1,4 +1,6 @@
 // What the scheduler and the prefix cache do to requests: nothing to their answers.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -107,6 +109,32 @@ TEST(EngineScheduling, WhoGivesWayHoldsNoPage) {
   engine->run_to_end();
   EXPECT_EQ(first.stats->num_preemptions, 0);
   EXPECT_EQ(second.stats->num_preemptions, 1);
+}
+
+TEST(EngineScheduling, TheLastAnswerOfSeveralComesBackAlone) {
+  GenerationRequest several = sampled(20, 1, 5, 90);
+  several.n = 2;
+  several.priority = 1;
+  // A token that ends answer 0 early, and answer 1 late.
+  const Record free_run = generate(hash_model(), several);
+  const auto& other = free_run.answers.at(1).tokens;
+  for (std::size_t i = 0; i < 30 && several.stop_ids.empty(); ++i) {
+    const std::int32_t token = free_run.answers.at(0).tokens[i];
+    if (std::find(other.begin(), other.begin() + 70, token) == other.begin() + 70) {
+      several.stop_ids = {token};
+    }
+  }
+  ASSERT_FALSE(several.stop_ids.empty());
+  const auto engine = make_engine(hash_model(), {.kv_tokens = 256, .prefix_cache = false});
+  Record got;
+  Record company;
+  Record more_company;
+  ASSERT_TRUE(engine->submit(several, got.callback()).has_value());
+  ASSERT_TRUE(engine->submit(sampled(20, 2, 6, 180), company.callback()).has_value());
+  ASSERT_TRUE(engine->submit(sampled(20, 3, 7, 180), more_company.callback()).has_value());
+  engine->run_to_end();
+  EXPECT_GT(got.stats->num_preemptions, 0);
+  expect_same(got, generate(hash_model(), several, {.prefix_cache = false}), "several");
 }
 
 TEST(EngineScheduling, AConversationIsNotComputedAgain) {
