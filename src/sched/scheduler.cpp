@@ -29,12 +29,11 @@ struct Scheduler::Job {
   JobSpec spec;
   std::int32_t tenant = 0;
   bool running = false;
-  bool planned_in = false;    // admitted by the plan
-  bool expires = false;       // by the plan
-  bool victim = false;        // of the plan
-  bool charged = false;       // its prompt, to the tenant
-  bool forked = false;        // every unfinished answer has its own sequence
-  std::int32_t computed = 0;  // most tokens of the lead so far, to count recomputed ones
+  bool planned_in = false;  // admitted by the plan
+  bool expires = false;     // by the plan
+  bool victim = false;      // of the plan
+  bool charged = false;     // its prompt, to the tenant
+  bool forked = false;      // every unfinished answer has its own sequence
   std::int32_t tail_sharers = 0;
   std::int32_t tail_planned = 0;  // sharers that the plan parts
   std::int32_t num_unfinished = 0;
@@ -302,7 +301,7 @@ void Scheduler::preempt(Job& job) {
   job.forked = false;
   job.tail_sharers = 0;
   for (Sequence& sequence : job.sequences) {
-    stats_.recomputed_tokens += sequence.length;
+    stats_.recomputed_tokens += sequence.finished ? 0 : sequence.length;
     sequence.length = 0;
     sequence.shares_tail = false;
   }

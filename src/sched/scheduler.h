@@ -86,7 +86,7 @@ struct Stats {
   std::int64_t rejected = 0;
   std::int64_t preempted = 0;
   std::int64_t expired = 0;
-  std::int64_t recomputed_tokens = 0;  // computed before and lost to a preemption
+  std::int64_t recomputed_tokens = 0;  // lost to preemptions, of each answer; cached ones count
 };
 
 // What is known about the beginning of a waiting job's tokens.
