@@ -178,7 +178,7 @@ bool Generation::cancelled() const {
 }
 
 std::vector<std::string_view> session_options() {
-  return joined(joined(sampling_options(), model_options()), {"step-tokens"});
+  return joined(joined(sampling_options(), model_options()), {"step-tokens", "prefix-cache"});
 }
 
 Result<Session> Session::open(CommandContext& context, std::int32_t max_answers) {
@@ -194,6 +194,7 @@ Result<Session> Session::open(CommandContext& context, std::int32_t max_answers)
   options.kv_dtype = kv_dtype(settings);
   options.context_tokens = load_options(settings).max_context;
   options.step_tokens = static_cast<std::int32_t>(settings.integer("step-tokens"));
+  options.prefix_cache = settings.flag("prefix-cache");
   options.max_sequences = max_answers;
   options.weight_bytes_per_step = out.bundle_.weight_bytes_per_step;
   std::vector<std::int32_t> eos = out.text().stop_ids();

@@ -9,80 +9,121 @@
 
 namespace trine {
 
+std::size_t Engine::Impl::index_of(RequestId id) const {
+  const auto at =
+      std::lower_bound(requests.begin(), requests.end(), id,
+                       [](const auto& request, RequestId wanted) { return request->id < wanted; });
+  return at != requests.end() && (*at)->id == id ? static_cast<std::size_t>(at - requests.begin())
+                                                 : requests.size();
+}
+
+std::int32_t Engine::Impl::cached_tokens(sched::JobId job) const {
+  Request& request = *requests[index_of(job)];
+  return index->peek(request.root(), request.lead().history.tokens());
+}
+
+void Engine::Impl::drop_pages(Request& request) {
+  for (Answer& answer : request.answers) {
+    answer.kv.truncate(0);  // keeps the room of its table
+  }
+}
+
+// The scheduler's ids become places in the list; what was cancelled meanwhile is left out.
+void Engine::Impl::take_plan(const sched::Plan& decided) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i]->cancelled()) {
+      plan.cancelled.push_back(i);
+    }
+  }
+  const auto is_cancelled = [&](std::size_t i) {
+    return std::binary_search(plan.cancelled.begin(), plan.cancelled.end(), i);
+  };
+  for (const sched::Plan::Admission& admission : decided.admitted) {
+    const std::size_t i = index_of(admission.job);
+    if (!is_cancelled(i)) {
+      plan.admitted.push_back({.request_idx = i, .cached_tokens = admission.cached_tokens});
+    }
+  }
+  for (const sched::Plan::Item& item : decided.items) {
+    const std::size_t i = index_of(item.job);
+    if (!is_cancelled(i)) {
+      plan.items.push_back({.request_idx = i,
+                            .answer = item.sequence,
+                            .first = item.first,
+                            .count = item.count,
+                            .wants_logits = item.wants_logits});
+      plan.num_tokens += item.count;
+    }
+  }
+  plan.num_decoding = decided.num_decoding;
+  for (const sched::JobId id : decided.preempted) {
+    plan.preempted.push_back(index_of(id));
+  }
+  for (const sched::JobId id : decided.expired) {
+    plan.expired.push_back(index_of(id));
+  }
+}
+
 const StepPlan& Engine::schedule() {
   Impl& impl = *impl_;
   StepPlan& plan = impl.plan;
   plan.admitted.clear();
   plan.cancelled.clear();
+  plan.preempted.clear();
+  plan.expired.clear();
   plan.items.clear();
   plan.num_draws = 0;
   plan.num_tokens = 0;
   plan.error.reset();
   plan.started_ms = impl.now_ms();
-
-  std::int64_t pages_left = impl.pool->num_pages();
-  std::int32_t sequences_left = impl.options.max_sequences;
   for (const auto& request : impl.requests) {
-    if (request->admitted) {
-      pages_left -= request->pages;
-      sequences_left -= request->params.n;
+    if (!request->admitted) {
+      impl.drop_pages(*request);  // of a step that was run and thrown away
     }
   }
-  bool queue_open = true;
-  for (std::size_t i = 0; i < impl.requests.size(); ++i) {
-    const Request& request = *impl.requests[i];
-    if (request.cancelled()) {
-      plan.cancelled.push_back(i);
-      continue;
-    }
-    if (!request.admitted) {
-      // In order of arrival: a small request does not overtake a large one that waits for pages.
-      queue_open = queue_open && request.pages <= pages_left && request.params.n <= sequences_left;
-      if (!queue_open) {
-        continue;
-      }
-      pages_left -= request.pages;
-      sequences_left -= request.params.n;
-      plan.admitted.push_back(i);
-    }
-  }
-
-  // Decoding sequences first, so that a long prompt delays nobody by more than its chunk; then
-  // prompts. Both are the same thing: known tokens that have no keys and values yet.
-  for (const bool decoding : {true, false}) {
-    for (std::size_t i = 0; i < impl.requests.size(); ++i) {
-      const Request& request = *impl.requests[i];
-      if (request.cancelled() ||
-          (!request.admitted &&
-           std::find(plan.admitted.begin(), plan.admitted.end(), i) == plan.admitted.end())) {
-        continue;
-      }
-      const std::int32_t active = request.fanned_out ? request.params.n : 1;
-      for (std::int32_t a = 0; a < active; ++a) {
-        const Answer& answer = request.answers[static_cast<std::size_t>(a)];
-        const std::int32_t first = answer.kv.length();
-        const std::int32_t unread = answer.num_tokens() - first;
-        const std::int32_t count = std::min(unread, impl.options.step_tokens - plan.num_tokens);
-        if (answer.finished || decoding != request.fanned_out || count <= 0) {
-          continue;
-        }
-        plan.items.push_back({.request_idx = i,
-                              .answer = a,
-                              .first = first,
-                              .count = count,
-                              .wants_logits = count == unread});
-        plan.num_tokens += count;
-      }
-    }
-  }
+  const std::int32_t pages = impl.pool->num_free() + (impl.index ? impl.index->num_evictable() : 0);
+  impl.take_plan(impl.scheduler->plan(plan.started_ms,
+                                      impl.budget->tokens(impl.scheduler->num_decoding()), pages,
+                                      impl.index ? &impl : nullptr));
   return plan;
 }
 
+// Before any page is evicted for this step: those found must not be among them.
+void Engine::Impl::adopt_cached() {
+  for (const StepPlan::Admission& admission : plan.admitted) {
+    Request& request = *requests[admission.request_idx];
+    Answer& lead = request.lead();
+    if (lead.kv.length() == admission.cached_tokens) {
+      continue;  // nothing to find, or run twice
+    }
+    found.clear();
+    const std::int32_t tokens = index->find(
+        request.root(),
+        lead.history.tokens().first(static_cast<std::size_t>(admission.cached_tokens)), found);
+    TRINE_CHECK(tokens == admission.cached_tokens);
+    lead.kv.adopt(found);
+  }
+  found.clear();
+}
+
+Status Engine::Impl::reserve(KvSequence& kv, std::int32_t upto) {
+  if (index) {
+    // One page more for a copy of a shared one.
+    const std::int32_t wanted =
+        (upto + kPageTokens - 1) / kPageTokens - static_cast<std::int32_t>(kv.pages().size()) + 1;
+    if (wanted > pool->num_free()) {
+      (void)index->evict(wanted - pool->num_free());
+    }
+  }
+  return kv.reserve(upto);
+}
+
 Status Engine::Impl::run_forward() {
+  adopt_cached();
   spans.clear();
   for (const StepPlan::Item& item : plan.items) {
     Answer& answer = requests[item.request_idx]->answers[static_cast<std::size_t>(item.answer)];
-    TRINE_TRY(answer.kv.reserve(item.first + item.count));
+    TRINE_TRY(reserve(answer.kv, item.first + item.count));
     spans.push_back(
         {.sequence = &answer.kv,
          .tokens = answer.history.tokens().subspan(static_cast<std::size_t>(item.first),
@@ -131,7 +172,8 @@ void Engine::Impl::draw_tokens() {
         std::span<const float>(logits).subspan(row * width, width);
     ++row;
     const Request& request = *requests[item.request_idx];
-    if (request.fanned_out) {
+    const Answer& answer = request.answers[static_cast<std::size_t>(item.answer)];
+    if (answer.history.num_output() > 0) {
       draw_one(request, item.request_idx, item.answer, values);
       continue;
     }
@@ -156,11 +198,20 @@ void Engine::run() {
   impl.draw_tokens();
 }
 
-void Engine::Impl::fan_out(Request& request) {
+// The same rule as the scheduler's: the lead stops for the others where their tokens part.
+void Engine::Impl::fan_out_if_read(Request& request) {
+  Answer& lead = request.lead();
+  const std::int32_t target =
+      request.num_unfinished == 1 ? lead.num_tokens() : request.stats.prompt_tokens;
+  if (request.fanned_out || lead.kv.length() != target) {
+    return;
+  }
   request.fanned_out = true;
-  for (std::size_t a = 1; a < request.answers.size(); ++a) {
-    request.answers[a].kv = request.answers.front().kv.fork();
-    request.answers[a].kv.reserve_table(request.stats.prompt_tokens + request.max_tokens);
+  for (Answer& answer : request.answers) {
+    if (&answer != &lead && !answer.finished) {
+      answer.kv = lead.kv.fork();
+      answer.kv.reserve_table(request.stats.prompt_tokens + request.max_tokens);
+    }
   }
 }
 
@@ -169,6 +220,7 @@ void Engine::Impl::end_answer(Request& request, std::int32_t answer_idx, FinishR
   Answer& answer = request.answers[static_cast<std::size_t>(answer_idx)];
   answer.finished = true;
   answer.kv = KvSequence(*pool);
+  scheduler->finish(request.id, answer_idx);
   event.request = request.id;
   event.answer = answer_idx;
   event.finish = reason;
@@ -208,6 +260,7 @@ void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
     return;
   }
   answer.history.append(draw.token);
+  scheduler->add_token(request.id, draw.answer);
   ++request.stats.generated_tokens;
   const bool stop_id =
       std::binary_search(request.stop_ids.begin(), request.stop_ids.end(), draw.token);
@@ -270,6 +323,9 @@ void Engine::Impl::commit_draw(const StepPlan::Draw& draw, bool first_of_request
     request.first_token_ms = plan.finished_ms;
     stats.ttft_ms = plan.finished_ms - request.submitted_ms;
     stats.prefill_ms = plan.finished_ms - request.started_ms;
+    ++totals.first_tokens;
+    totals.queue_ms_sum += stats.queue_ms;
+    totals.ttft_ms_sum += stats.ttft_ms;
   } else if (first_of_request) {
     ++stats.decode_steps;
     stats.decode_ms = plan.finished_ms - request.first_token_ms;
@@ -277,25 +333,63 @@ void Engine::Impl::commit_draw(const StepPlan::Draw& draw, bool first_of_request
   commit_token(request, draw);
 }
 
+void Engine::Impl::commit_admissions() {
+  for (const StepPlan::Admission& admission : plan.admitted) {
+    Request& request = *requests[admission.request_idx];
+    request.admitted = true;
+    if (request.started) {
+      continue;
+    }
+    request.started = true;
+    request.started_ms = plan.started_ms;
+    request.stats.queue_ms = plan.started_ms - request.submitted_ms;
+    request.stats.cached_tokens = admission.cached_tokens;
+    totals.prefix_query_tokens += index ? request.stats.prompt_tokens : 0;
+    totals.prefix_hit_tokens += admission.cached_tokens;
+  }
+}
+
+void Engine::Impl::commit_items() {
+  for (const StepPlan::Item& item : plan.items) {
+    Request& request = *requests[item.request_idx];
+    Answer& answer = request.answers[static_cast<std::size_t>(item.answer)];
+    answer.kv.commit(item.count);
+    if (index && item.first / kPageTokens != (item.first + item.count) / kPageTokens) {
+      index->publish(request.root(),
+                     answer.history.tokens().first(static_cast<std::size_t>(answer.kv.length())),
+                     answer.kv.pages());
+    }
+    fan_out_if_read(request);
+  }
+}
+
 void Engine::commit() {
   Impl& impl = *impl_;
   StepPlan& plan = impl.plan;
   plan.finished_ms = impl.now_ms();
-  for (const std::size_t i : plan.admitted) {
-    Request& request = *impl.requests[i];
-    request.admitted = true;
-    request.started_ms = plan.started_ms;
-    request.stats.queue_ms = plan.started_ms - request.submitted_ms;
+  const double step_ms = plan.finished_ms - plan.started_ms;
+  impl.commit_admissions();
+  if (!plan.error) {
+    impl.commit_items();
   }
-  for (const StepPlan::Item& item : plan.items) {
-    Request& request = *impl.requests[item.request_idx];
-    if (plan.error) {
-      impl.end_request(request, FinishReason::kError, &*plan.error);
-      continue;
-    }
-    request.answers[static_cast<std::size_t>(item.answer)].kv.commit(item.count);
-    if (item.wants_logits && !request.fanned_out) {
-      impl.fan_out(request);
+  impl.scheduler->commit(step_ms);
+  if (!plan.items.empty()) {
+    impl.budget->observe(plan.num_tokens, plan.num_decoding, step_ms);
+    ++impl.totals.steps;
+    impl.totals.step_tokens += plan.num_tokens;
+    impl.totals.step_ms_last = step_ms;
+    impl.totals.step_ms_sum += step_ms;
+  }
+  for (const std::size_t i : plan.preempted) {
+    Request& request = *impl.requests[i];
+    request.admitted = false;
+    request.fanned_out = false;
+    ++request.stats.num_preemptions;
+    impl.drop_pages(request);
+  }
+  if (plan.error) {
+    for (const StepPlan::Item& item : plan.items) {
+      impl.end_request(*impl.requests[item.request_idx], FinishReason::kError, &*plan.error);
     }
   }
   // Draws of one request stand together.
@@ -306,11 +400,22 @@ void Engine::commit() {
   for (const std::size_t i : plan.cancelled) {
     impl.end_request(*impl.requests[i], FinishReason::kCancelled, nullptr);
   }
+  for (const std::size_t i : plan.expired) {
+    Request& request = *impl.requests[i];
+    const Error error(ErrorCode::kCancelled,
+                      fmt::format("timeout_ms is {}, and {:.0f} ms have passed since submit",
+                                  request.params.timeout_ms.value_or(0.0),
+                                  plan.finished_ms - request.submitted_ms));
+    impl.end_request(request, FinishReason::kError, &error);
+  }
   std::erase_if(impl.requests, [](const auto& request) { return request->num_unfinished == 0; });
   plan.items.clear();  // committing twice would do nothing
   plan.admitted.clear();
   plan.cancelled.clear();
+  plan.preempted.clear();
+  plan.expired.clear();
   plan.num_draws = 0;
+  plan.error.reset();
 }
 
 bool Engine::step() {

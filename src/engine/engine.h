@@ -3,12 +3,12 @@
 // A step is three verbs. schedule() decides which tokens of which sequences run, run() computes
 // their logits and draws, commit() is the only one that changes state: lengths, histories, texts,
 // finished requests. The first two can be repeated or thrown away without trace. Prompts are read
-// in chunks beside the decoding of others, within a budget of tokens per step. A request is
-// admitted, first come first served, when the pages of its longest possible course are free, so an
-// admitted request never runs out of pages. What a request answers does not depend on other
-// requests, chunks, threads or page placement (docs/numerics.md), only on the prompt, its
-// parameters and its seed. Thread rule: one thread (the engine role) calls everything; a request's
-// `cancel` flag may be set from any.
+// in chunks beside the decoding of others, within a budget of tokens per step; sched/scheduler.h
+// has the rules of admission and preemption. Whole pages of what was computed stay known after a
+// request ends (kv/prefix_index.h) until their room is wanted. What a request answers does not
+// depend on other requests, chunks, threads, page placement, cached pages or preemption
+// (docs/numerics.md), only on the prompt, its parameters and its seed. Thread rule: one thread (the
+// engine role) calls everything; a request's `cancel` flag may be set from any.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "engine/request.h"
 #include "kv/kv_cache.h"
 #include "model/model.h"
+#include "sched/scheduler.h"
 #include "text/tokenizer.h"
 
 namespace trine {
@@ -37,6 +38,11 @@ struct EngineOptions {
   std::int64_t kv_tokens = 0;
   std::int32_t step_tokens = 512;   // budget of a step
   std::int32_t max_sequences = 64;  // answers in work at once
+  bool prefix_cache = true;
+  std::int32_t max_waiting = 512;             // requests in the queue
+  std::int64_t max_waiting_tokens = 1 << 20;  // their prompts together
+  // Time between tokens of running answers that prompts beside them should keep to. 0 = none.
+  double target_itl_ms = 0.0;
   // Ids that end an answer; without a value those of the tokenizer and of the model's config.
   std::optional<std::vector<std::int32_t>> eos_ids = std::nullopt;
   // Bytes of weights that one decode step reads, for the statistics. 0 = unknown.
@@ -65,15 +71,43 @@ struct StepPlan {
     std::optional<Error> error;
   };
 
-  std::vector<std::size_t> admitted;
+  struct Admission {
+    std::size_t request_idx = 0;
+    std::int32_t cached_tokens = 0;
+  };
+
+  std::vector<Admission> admitted;
   std::vector<std::size_t> cancelled;
+  std::vector<std::size_t> preempted;
+  std::vector<std::size_t> expired;  // past their deadline
   std::vector<Item> items;
   std::vector<Draw> draws;  // the first num_draws are of this step
   std::size_t num_draws = 0;
   std::int32_t num_tokens = 0;
+  std::int32_t num_decoding = 0;  // items of one token that feed back a drawn one
   double started_ms = 0.0;
   double finished_ms = 0.0;
   std::optional<Error> error;  // the step failed as a whole
+};
+
+// All that a metrics page shows, at one moment. Sums are since the engine's creation.
+struct EngineMetrics {
+  sched::Stats requests;
+  std::int32_t kv_pages = 0;
+  std::int32_t kv_pages_free = 0;
+  std::int32_t kv_pages_cached = 0;      // that the prefix cache knows
+  std::int32_t kv_pages_evictable = 0;   // of those, in use by no request
+  std::int64_t kv_bytes = 0;             // of the whole pool
+  std::int64_t prefix_query_tokens = 0;  // of prompts admitted with the cache on
+  std::int64_t prefix_hit_tokens = 0;
+  std::int64_t prefix_evictions = 0;  // pages
+  std::int64_t steps = 0;
+  std::int64_t step_tokens = 0;  // computed
+  double step_ms_last = 0.0;
+  double step_ms_sum = 0.0;
+  std::int64_t first_tokens = 0;  // requests that got one
+  double queue_ms_sum = 0.0;      // of those
+  double ttft_ms_sum = 0.0;
 };
 
 class Engine {
@@ -88,11 +122,13 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Checks the request and puts it in the queue. Errors: invalid_argument naming the field;
-  // exhausted when prompt and max_tokens pass the context or the pool, with the numbers.
+  // exhausted when prompt and max_tokens pass the context or the pool, with the numbers;
+  // unavailable when the queue is full: refusal() then has the numbers and when to retry.
   Result<RequestId> submit(GenerationRequest request, EventCallback on_event);
   // Ends the request at the next commit. Unknown ids (finished requests) are ignored.
   void cancel(RequestId id);
 
+  const std::optional<sched::Refusal>& refusal() const;
   // The next step; empty when nothing is to do.
   const StepPlan& schedule();
   // Computes it. An error of the model is kept in the plan, for commit() to report.
@@ -108,6 +144,11 @@ class Engine {
   std::int32_t context_tokens() const;
   int num_threads() const;
   PagePool& pool();
+  EngineMetrics metrics() const;
+  // Forgets all cached pages that no request uses.
+  void clear_prefix_cache();
+  // Scheduler, prefix cache and pool agree with themselves and each other; for idle checks.
+  Status check_integrity() const;
   const std::vector<std::int32_t>& eos_ids() const;
 
  private:

@@ -9,8 +9,11 @@
 
 #include "engine/engine.h"
 #include "engine/stop_matcher.h"
+#include "kv/prefix_index.h"
 #include "ops/ops.h"
 #include "platform/thread_team.h"
+#include "sched/scheduler.h"
+#include "sched/step_budget.h"
 
 namespace trine {
 
@@ -35,8 +38,8 @@ struct Request {
   std::optional<sampling::LogitsPipeline> pipeline;
   std::vector<std::int32_t> stop_ids;  // all that end an answer, ascending
   std::int32_t max_tokens = 0;
-  std::int64_t pages = 0;  // the most its answers can hold together
   bool admitted = false;
+  bool started = false;     // admitted once; a preemption does not undo it
   bool fanned_out = false;  // answers 1.. have forked the prompt
   bool cancel_asked = false;
   std::vector<Answer> answers;
@@ -46,13 +49,24 @@ struct Request {
   double started_ms = 0.0;
   double first_token_ms = 0.0;
 
+  PrefixRoot root() const { return {.tenant = params.tenant, .salt = params.cache_salt}; }
+
+  // The answer that reads the prompt for all.
+  Answer& lead() {
+    std::size_t at = 0;
+    while (at + 1 < answers.size() && answers[at].finished) {
+      ++at;
+    }
+    return answers[at];
+  }
+
   bool cancelled() const {
     return cancel_asked ||
            (params.cancel != nullptr && params.cancel->load(std::memory_order_relaxed));
   }
 };
 
-struct Engine::Impl {
+struct Engine::Impl : sched::PrefixOracle {
   std::shared_ptr<const Model> model;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   EngineOptions options;
@@ -61,11 +75,17 @@ struct Engine::Impl {
   std::unique_ptr<ThreadTeam> team;
   std::optional<ops::Context> context;
   std::unique_ptr<PagePool> pool;
+  std::optional<PrefixIndex> index;
+  std::optional<sched::Scheduler> scheduler;
+  std::optional<sched::StepBudget> budget;
+  std::optional<sched::Refusal> refusal;
+  EngineMetrics totals;  // its sums
   std::unique_ptr<Model::Workspace> workspace;
   std::vector<std::unique_ptr<Request>> requests;  // in order of arrival
   RequestId next_id = 1;
   StepPlan plan;
   std::vector<Span> spans;
+  std::vector<PageRef> found;
   std::vector<float> logits;
   sampling::Scratch scratch;
   std::string text;  // of the event in work
@@ -75,12 +95,21 @@ struct Engine::Impl {
   Result<std::unique_ptr<Request>> make_request(GenerationRequest params, EventCallback on_event);
   Status check_request(const GenerationRequest& params) const;
 
+  std::int32_t cached_tokens(sched::JobId job) const override;
+  std::size_t index_of(RequestId id) const;  // requests.size() when it is gone
+  void drop_pages(Request& request);
+  void take_plan(const sched::Plan& decided);
+  void adopt_cached();
+  Status reserve(KvSequence& kv, std::int32_t upto);
+  void commit_admissions();
+  void commit_items();
+
   Status run_forward();
   void draw_tokens();
   void draw_one(const Request& request, std::size_t request_idx, std::int32_t answer,
                 std::span<const float> row);
 
-  void fan_out(Request& request);
+  void fan_out_if_read(Request& request);
   void commit_draw(const StepPlan::Draw& draw, bool first_of_request);
   void commit_token(Request& request, const StepPlan::Draw& draw);
   void end_answer(Request& request, std::int32_t answer_idx, FinishReason reason,

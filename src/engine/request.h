@@ -36,6 +36,14 @@ struct GenerationRequest {
   bool ignore_eos = false;
   // Leave control tokens out of the text.
   bool skip_special = true;
+  // Whose request it is: tenants are served evenly and share no pages of the prefix cache.
+  std::string tenant = {};
+  // Pages of the prefix cache are shared only among requests with the same salt.
+  std::string cache_salt = {};
+  // Lower values come first.
+  std::int32_t priority = 0;
+  // From submit(), in the queue or at work; past it the request ends with an error.
+  std::optional<double> timeout_ms = std::nullopt;
   // When not null: polled at every step; true ends the request as cancelled. Outlives the request.
   const std::atomic<bool>* cancel = nullptr;
 };
@@ -48,6 +56,8 @@ std::string_view finish_reason_name(FinishReason reason);
 struct RequestStats {
   std::uint64_t seed = 0;  // given or drawn
   std::int32_t prompt_tokens = 0;
+  std::int32_t cached_tokens = 0;  // of the prompt, found in the prefix cache
+  std::int32_t num_preemptions = 0;
   std::int32_t generated_tokens = 0;  // of all answers, end tokens included
   double queue_ms = 0.0;              // submit to the first step with this request
   double ttft_ms = 0.0;               // submit to the first token

@@ -38,6 +38,18 @@ Status check_options(const EngineOptions& options, std::int32_t model_context) {
     return fail(ErrorCode::kInvalidArgument, "step_tokens is {}, must be at least 1",
                 options.step_tokens);
   }
+  if (options.max_waiting < 1) {
+    return fail(ErrorCode::kInvalidArgument, "max_waiting is {}, must be at least 1",
+                options.max_waiting);
+  }
+  if (options.max_waiting_tokens < 1) {
+    return fail(ErrorCode::kInvalidArgument, "max_waiting_tokens is {}, must be at least 1",
+                options.max_waiting_tokens);
+  }
+  if (!(options.target_itl_ms >= 0.0)) {
+    return fail(ErrorCode::kInvalidArgument, "target_itl_ms is {}, must be at least 0",
+                options.target_itl_ms);
+  }
   if (options.max_sequences < 1) {
     return fail(ErrorCode::kInvalidArgument, "max_sequences is {}, must be at least 1",
                 options.max_sequences);
@@ -115,6 +127,18 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
       dtype_info(geometry.dtype).name, impl->pool->num_pages(), kPageTokens,
       std::int64_t{impl->pool->num_pages()} * geometry.checked_page_bytes().value_or(0),
       impl->eos_ids.size());
+  if (options.prefix_cache) {
+    PrefixIndex::Options index_options;
+    for (std::uint64_t& part : index_options.key) {
+      TRINE_TRY_ASSIGN(part, sampling::random_seed());
+    }
+    impl->index.emplace(*impl->pool, index_options);
+  }
+  impl->scheduler.emplace(sched::Limits{.num_pages = impl->pool->num_pages(),
+                                        .max_sequences = options.max_sequences,
+                                        .max_waiting = options.max_waiting,
+                                        .max_waiting_tokens = options.max_waiting_tokens});
+  impl->budget.emplace(options.step_tokens, options.target_itl_ms);
   impl->workspace = model->make_workspace();
   impl->model = std::move(model);
   impl->tokenizer = std::move(tokenizer);
@@ -141,6 +165,47 @@ const std::vector<std::int32_t>& Engine::eos_ids() const {
   return impl_->eos_ids;
 }
 
+const std::optional<sched::Refusal>& Engine::refusal() const {
+  return impl_->refusal;
+}
+
+EngineMetrics Engine::metrics() const {
+  EngineMetrics out = impl_->totals;
+  out.requests = impl_->scheduler->stats();
+  out.kv_pages = impl_->pool->num_pages();
+  out.kv_pages_free = impl_->pool->num_free();
+  out.kv_bytes = std::int64_t{out.kv_pages} * impl_->pool->geometry().page_bytes();
+  if (impl_->index) {
+    out.kv_pages_cached = impl_->index->num_pages();
+    out.kv_pages_evictable = impl_->index->num_evictable();
+    out.prefix_evictions = impl_->index->stats().evicted;
+  }
+  return out;
+}
+
+void Engine::clear_prefix_cache() {
+  if (impl_->index) {
+    impl_->index->clear();
+  }
+}
+
+Status Engine::check_integrity() const {
+  TRINE_TRY(impl_->pool->check_integrity());
+  TRINE_TRY(impl_->scheduler->check_integrity());
+  if (impl_->index) {
+    TRINE_TRY(impl_->index->check_integrity());
+  }
+  const EngineMetrics now = metrics();
+  if (idle() && (now.kv_pages_free + now.kv_pages_evictable != now.kv_pages ||
+                 now.requests.running + now.requests.waiting != 0)) {
+    return fail(ErrorCode::kInternal,
+                "engine: idle, but {} of {} pages are free or cached, {} requests are scheduled",
+                now.kv_pages_free + now.kv_pages_evictable, now.kv_pages,
+                now.requests.running + now.requests.waiting);
+  }
+  return {};
+}
+
 bool Engine::idle() const {
   return impl_->requests.empty();
 }
@@ -159,6 +224,10 @@ Status Engine::Impl::check_request(const GenerationRequest& params) const {
   if (params.n < 1 || params.n > options.max_sequences) {
     return fail(ErrorCode::kInvalidArgument, "n is {}, must be in [1, {}]", params.n,
                 options.max_sequences);
+  }
+  if (params.timeout_ms && !(*params.timeout_ms > 0.0)) {
+    return fail(ErrorCode::kInvalidArgument, "timeout_ms is {}, must be above 0",
+                *params.timeout_ms);
   }
   if (params.max_tokens && *params.max_tokens < 1) {
     return fail(ErrorCode::kInvalidArgument, "max_tokens is {}, must be at least 1",
@@ -204,16 +273,14 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
       sampling::LogitsPipeline::create(params.sampling, vocab_size, request->stop_ids));
   const auto prompt_tokens = static_cast<std::int32_t>(params.prompt.size());
   request->max_tokens = params.max_tokens.value_or(options.context_tokens - prompt_tokens);
-  // Whole pages of the prompt are shared, the rest belongs to each answer.
-  const std::int64_t shared = prompt_tokens / kPageTokens;
-  request->pages =
-      shared + params.n * (pages_for(std::int64_t{prompt_tokens} + request->max_tokens) - shared);
-  if (request->pages > pool->num_pages()) {
+  const std::int64_t pages =
+      sched::Scheduler::longest_course(prompt_tokens, request->max_tokens, params.n);
+  if (pages > pool->num_pages()) {
     return fail(
         ErrorCode::kExhausted,
         "{} answers of {} prompt tokens and up to {} more need {} pages of kv cache, there are {}; "
         "lower n or max_tokens, or raise kv_tokens",
-        params.n, prompt_tokens, request->max_tokens, request->pages, pool->num_pages());
+        params.n, prompt_tokens, request->max_tokens, pages, pool->num_pages());
   }
   std::uint64_t seed = 0;
   if (params.sampling.seed) {
@@ -249,8 +316,28 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
 
 Result<RequestId> Engine::submit(GenerationRequest params, EventCallback on_event) {
   TRINE_TRY_ASSIGN(auto request, impl_->make_request(std::move(params), std::move(on_event)));
+  impl_->refusal = impl_->scheduler->refuse(request->stats.prompt_tokens);
+  if (impl_->refusal) {
+    const sched::Refusal& why = *impl_->refusal;
+    return fail(
+        ErrorCode::kUnavailable,
+        "the queue is full: {} requests (at most {}) with {} tokens (at most {}) wait; retry "
+        "in {:.0f} s",
+        why.num_waiting, why.max_waiting, why.waiting_tokens, why.max_waiting_tokens,
+        why.retry_after_s);
+  }
   request->id = impl_->next_id++;
   const RequestId id = request->id;
+  std::optional<double> deadline_ms;
+  if (request->params.timeout_ms) {
+    deadline_ms = request->submitted_ms + *request->params.timeout_ms;
+  }
+  impl_->scheduler->submit(id, {.tenant = request->params.tenant,
+                                .priority = request->params.priority,
+                                .deadline_ms = deadline_ms,
+                                .prompt_tokens = request->stats.prompt_tokens,
+                                .max_tokens = request->max_tokens,
+                                .num_answers = request->params.n});
   impl_->requests.push_back(std::move(request));
   return id;
 }

@@ -115,6 +115,8 @@ class KvSequence {
   void reserve_table(std::int32_t max_tokens);
   // Tokens [length, length + count) are now part of the sequence; reserve() covered them.
   void commit(std::int32_t count);
+  // Begins an empty sequence with whole committed pages that another one wrote (prefix cache).
+  void adopt(std::span<const PageRef> pages);
   // Back to `length` tokens (speculation, stop strings); whole pages past it are released.
   void truncate(std::int32_t length);
   // Another sequence with the same committed prefix, sharing its pages.

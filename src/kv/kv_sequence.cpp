@@ -65,6 +65,15 @@ void KvSequence::commit(std::int32_t count) {
   length_ += count;
 }
 
+void KvSequence::adopt(std::span<const PageRef> pages) {
+  TRINE_CHECK(pages_.empty() && length_ == 0);
+  for (const PageRef& page : pages) {
+    pages_.push_back(page);
+    page_data_.push_back(page.data());
+  }
+  length_ = capacity();
+}
+
 void KvSequence::truncate(std::int32_t length) {
   TRINE_CHECK(length >= 0 && length <= length_);
   length_ = length;

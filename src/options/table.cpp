@@ -303,6 +303,13 @@ constexpr Option kTable[] = {
      .min = 1,
      .max = 65536,
      .help = "Most tokens in one step: the chunk of a long prompt; results do not depend on it"},
+    {.name = "prefix-cache",
+     .type = Type::kBool,
+     .group = "engine",
+     .scope = Scope::kProcess,
+     .default_text = "true",
+     .help = "Keep what was computed for later prompts that begin alike; results do not depend on "
+             "it"},
     {.name = "isa",
      .type = Type::kChoice,
      .group = "engine",

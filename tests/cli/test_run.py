@@ -299,7 +299,7 @@ class Sampling(RunCase):
 class Engine(RunCase):
     def test_answers_do_not_depend_on_the_machine(self):
         expected = self.greedy("-n", "24")["ids"]
-        for flags in (["--threads", "1"], ["--threads", "3"], ["--isa", "scalar"], ["--step-tokens", "1"], ["-c", "1K"]):
+        for flags in (["--threads", "1"], ["--threads", "3"], ["--isa", "scalar"], ["--step-tokens", "1"], ["--no-prefix-cache"], ["-c", "1K"]):
             self.assertEqual(self.greedy("-n", "24", *flags)["ids"], expected, flags)
         self.assertEqual(self.greedy("-n", "24", env={"TRINE_ISA": "scalar"})["ids"], expected)
 
@@ -382,7 +382,7 @@ class Flags(RunCase):
         tested = set(
             "prompt file raw system bos parse-special n logprobs max-tokens min-tokens temperature top-k top-p min-p "
             "typical-p repetition-penalty presence-penalty frequency-penalty logit-bias bad-words seed stop include-stop "
-            "stop-ids ignore-eos threads ctx kv activations isa step-tokens".split()
+            "stop-ids ignore-eos threads ctx kv activations isa step-tokens prefix-cache".split()
         )
         self.assertEqual(flags_of(self, "run") - common, tested)
 

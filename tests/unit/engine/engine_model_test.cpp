@@ -66,5 +66,52 @@ TEST(EngineWithModel, TextIsTheSameInEveryCompany) {
   run({.num_threads = 1, .step_tokens = 3}, 1);
 }
 
+// Log-probabilities come from whole rows of logits, so equal ones to the last bit mean equal rows.
+TEST(EngineWithModel, CachedPagesAndPreemptionChangeNoBit) {
+  const auto model = docs_model();
+  using Draws = std::vector<std::pair<std::int32_t, double>>;
+  const auto run = [&](Engine& engine, int first, int last) {
+    std::vector<Draws> draws(5);
+    for (int i = first; i < last; ++i) {
+      GenerationRequest request;
+      for (std::int32_t t = 0; t < 30 + 15 * i; ++t) {
+        request.prompt.push_back((t * 37 + i % 2 * 11 + 5) % model->config().vocab_size);
+      }
+      request.sampling.seed = static_cast<std::uint64_t>(i);
+      request.sampling.logprobs = 1;
+      request.max_tokens = 40;
+      request.ignore_eos = true;
+      EXPECT_TRUE(engine
+                      .submit(request,
+                              [&draws, i](const TokenEvent& event) {
+                                ASSERT_NE(event.logprobs, nullptr);
+                                draws[static_cast<std::size_t>(i)].emplace_back(
+                                    event.token, event.logprobs->chosen);
+                              })
+                      .has_value());
+    }
+    engine.run_to_end();
+    return draws;
+  };
+  for (const DType dtype : {DType::kF16, DType::kI8}) {
+    std::vector<Draws> alone;
+    for (int i = 0; i < 5; ++i) {
+      auto engine = Engine::create(model, nullptr,
+                                   {.num_threads = 1, .kv_dtype = dtype, .prefix_cache = false});
+      ASSERT_TRUE(engine.has_value()) << engine.error().message;
+      alone.push_back(run(**engine, i, i + 1)[static_cast<std::size_t>(i)]);
+    }
+    auto engine = Engine::create(
+        model, nullptr, {.num_threads = 2, .kv_dtype = dtype, .kv_tokens = 288, .step_tokens = 50});
+    ASSERT_TRUE(engine.has_value()) << engine.error().message;
+    (*engine)->pool().set_poison(true);
+    EXPECT_EQ(run(**engine, 0, 5), alone);
+    EXPECT_EQ(run(**engine, 0, 5), alone);
+    EXPECT_GT((*engine)->metrics().requests.preempted, 0);
+    EXPECT_GT((*engine)->metrics().prefix_hit_tokens, 0);
+    EXPECT_TRUE((*engine)->check_integrity().has_value());
+  }
+}
+
 }  // namespace
 }  // namespace trine

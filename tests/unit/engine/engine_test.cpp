@@ -70,7 +70,7 @@ TEST(Engine, AnswersDoNotDependOnTheCompany) {
         EXPECT_EQ(recorded.text, alone[i].answers.at(answer).text);
       }
     }
-    EXPECT_EQ(engine->pool().num_free(), engine->pool().num_pages());
+    expect_all_given_back(*engine);
     EXPECT_TRUE(engine->pool().check_integrity().has_value());
   }
 }
@@ -275,7 +275,7 @@ TEST(Engine, CancelEndsAtTheNextStepAndFreesPages) {
   engine->cancel(*id);
   engine->run_to_end();
   EXPECT_EQ(other.answers.at(0).tokens.size(), 10u);
-  EXPECT_EQ(engine->pool().num_free(), engine->pool().num_pages());
+  expect_all_given_back(*engine);
 }
 
 TEST(Engine, CallbacksMaySubmitAndCancel) {
@@ -377,6 +377,9 @@ TEST(Engine, RefusesOptionsByName) {
   refused({.kv_tokens = -1}, "kv_tokens is -1");
   refused({.step_tokens = 0}, "step_tokens is 0");
   refused({.max_sequences = 0}, "max_sequences is 0");
+  refused({.max_waiting = 0}, "max_waiting is 0");
+  refused({.max_waiting_tokens = 0}, "max_waiting_tokens is 0");
+  refused({.target_itl_ms = -1.0}, "target_itl_ms is -1");
   refused({.kv_dtype = DType::kQ8_0}, "kv_dtype Q8_0 cannot hold");
 }
 

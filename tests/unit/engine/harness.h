@@ -97,6 +97,14 @@ inline std::unique_ptr<Engine> make_engine(std::shared_ptr<const Model> model,
   return *std::move(engine);
 }
 
+// No request holds a page any more, and everybody's books agree.
+inline void expect_all_given_back(const Engine& engine) {
+  const EngineMetrics now = engine.metrics();
+  EXPECT_EQ(now.kv_pages_free + now.kv_pages_evictable, now.kv_pages);
+  const Status status = engine.check_integrity();
+  EXPECT_TRUE(status.has_value()) << status.error().message;
+}
+
 // Runs one request on a fresh engine.
 inline Record generate(std::shared_ptr<const Model> model, GenerationRequest request,
                        EngineOptions options = {}) {
@@ -105,7 +113,7 @@ inline Record generate(std::shared_ptr<const Model> model, GenerationRequest req
   const auto id = engine->submit(std::move(request), record.callback());
   EXPECT_TRUE(id.has_value()) << id.error().message;
   engine->run_to_end();
-  EXPECT_EQ(engine->pool().num_free(), engine->pool().num_pages());
+  expect_all_given_back(*engine);
   return record;
 }
 
