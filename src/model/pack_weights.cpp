@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <vector>
 
+#include "base/check.h"
 #include "quant/pack_gguf.h"
 
 namespace trine {
@@ -43,8 +45,15 @@ std::int64_t num_blocks(const ops::WeightView& view) {
   return (view.rows + kernels::kPackedBlockRows - 1) / kernels::kPackedBlockRows;
 }
 
+// Of a matrix that matrices_of() chose.
+kernels::PackedScheme scheme_of(const ops::WeightView& view) {
+  const std::optional<kernels::PackedScheme> scheme = packed_scheme_of(view.dtype);
+  TRINE_CHECK(scheme.has_value());
+  return *scheme;
+}
+
 std::int64_t block_bytes(const ops::WeightView& view) {
-  return kernels::packed_block_bytes(*packed_scheme_of(view.dtype), view.cols);
+  return kernels::packed_block_bytes(scheme_of(view), view.cols);
 }
 
 std::int64_t packed_bytes(const std::vector<ops::WeightView*>& matrices) {
@@ -81,7 +90,7 @@ Status pack_weights(const Checkpoint& checkpoint, ThreadTeam& team, DecoderWeigh
   std::int64_t since_release = 0;
   for (ops::WeightView* view : matrices) {
     pack_matrix(team, *view, out);
-    view->packed = {*packed_scheme_of(view->dtype), view->rows, view->cols, out};
+    view->packed = {scheme_of(*view), view->rows, view->cols, out};
     const std::int64_t bytes = num_blocks(*view) * block_bytes(*view);
     out += bytes;
     since_release += bytes;
