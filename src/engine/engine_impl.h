@@ -75,9 +75,9 @@ struct Engine::Impl : sched::PrefixOracle {
   std::unique_ptr<ThreadTeam> team;
   std::optional<ops::Context> context;
   std::unique_ptr<PagePool> pool;
-  std::optional<PrefixIndex> index;
-  std::optional<sched::Scheduler> scheduler;
-  std::optional<sched::StepBudget> budget;
+  std::unique_ptr<PrefixIndex> index;  // null: no prefix cache
+  std::unique_ptr<sched::Scheduler> scheduler;
+  std::unique_ptr<sched::StepBudget> budget;
   std::optional<sched::Refusal> refusal;
   EngineMetrics totals;  // its sums
   std::unique_ptr<Model::Workspace> workspace;

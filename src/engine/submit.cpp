@@ -132,13 +132,14 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
     for (std::uint64_t& part : index_options.key) {
       TRINE_TRY_ASSIGN(part, sampling::random_seed());
     }
-    impl->index.emplace(*impl->pool, index_options);
+    impl->index = std::make_unique<PrefixIndex>(*impl->pool, index_options);
   }
-  impl->scheduler.emplace(sched::Limits{.num_pages = impl->pool->num_pages(),
-                                        .max_sequences = options.max_sequences,
-                                        .max_waiting = options.max_waiting,
-                                        .max_waiting_tokens = options.max_waiting_tokens});
-  impl->budget.emplace(options.step_tokens, options.target_itl_ms);
+  impl->scheduler = std::make_unique<sched::Scheduler>(
+      sched::Limits{.num_pages = impl->pool->num_pages(),
+                    .max_sequences = options.max_sequences,
+                    .max_waiting = options.max_waiting,
+                    .max_waiting_tokens = options.max_waiting_tokens});
+  impl->budget = std::make_unique<sched::StepBudget>(options.step_tokens, options.target_itl_ms);
   impl->workspace = model->make_workspace();
   impl->model = std::move(model);
   impl->tokenizer = std::move(tokenizer);

@@ -101,6 +101,10 @@ class Scheduler {
  public:
   explicit Scheduler(const Limits& limits);
   ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+  Scheduler(Scheduler&&) = delete;
+  Scheduler& operator=(Scheduler&&) = delete;
 
   // Room for one more request? Called before submit(); counts a refusal.
   std::optional<Refusal> refuse(std::int32_t prompt_tokens);
