@@ -19,7 +19,8 @@ SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
-GOLDEN_PYTHON := .venv/golden/bin/python
+# -P keeps tools/golden out of the import path: tokenizers.py has the name of a package.
+GOLDEN_PYTHON := .venv/golden/bin/python -P
 
 all: setup
 	@tools/build.sh release trine

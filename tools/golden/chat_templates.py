@@ -2,7 +2,7 @@
 """Writes tests/golden/chat_templates/: conversations rendered by the transformers package, and random templates.
 
 Run with the Python of the golden venv:
-    python tools/golden/chat_templates.py [--conversations | --held-out FOLDER]
+    python -P tools/golden/chat_templates.py [--conversations | --held-out FOLDER]
 --conversations leaves the random set as it is. --held-out writes random templates and random conversations of another SEED
 (environment, with NUM_RANDOM) to that folder, for text_template_golden_test with TRINE_GOLDEN_CHAT=FOLDER.
 Templates come from tests/golden/chat_templates/templates/*.jinja. The clock is fixed.
@@ -15,6 +15,9 @@ import re
 import sys
 
 import transformers.utils.chat_template_utils as ctu
+
+# Behind the packages: a script here has the name of one.
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 from chat_templates_contexts import CONVERSATIONS, random_conversation
 from chat_templates_random import CONTEXTS, Gen
 
@@ -108,5 +111,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     main()

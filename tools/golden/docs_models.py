@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden logits of the trained models in assets/models, computed with the `transformers` package in float32.
 
-    python tools/golden/docs_models.py
+    python -P tools/golden/docs_models.py
 
 Run with the Python of the golden venv (tools/golden/requirements.txt). Writes tests/golden/docs/<model>.json
 (prompt, token ids, stored positions) and <model>.f32 (float32 little-endian, [positions, vocabulary]).

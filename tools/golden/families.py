@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden logits of tiny models of every family, computed with the `transformers` package.
 
-    python tools/golden/families.py [--only NAME] [--check]
+    python -P tools/golden/families.py [--only NAME] [--check]
 
 Run with the Python of the golden venv (tools/golden/requirements.txt). Writes tests/golden/families/<case>/:
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Golden next-token laws of real GGUF files, computed with llama-cpp-python.
 
-    python tools/golden/llama_cpp_logits.py                  both models, from the model store ($TRINE_HOME)
-    python tools/golden/llama_cpp_logits.py NAME PATH.gguf   one model
+    python -P tools/golden/llama_cpp_logits.py                  both models, from the model store ($TRINE_HOME)
+    python -P tools/golden/llama_cpp_logits.py NAME PATH.gguf   one model
 
 Run with the Python of the golden venv (tools/golden/requirements.txt and requirements-llama.txt). Two runs of the peer per model:
     <name>.file    on the file itself. The peer rounds activations to 8 bits there, which alone moves the law by a
