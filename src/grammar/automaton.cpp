@@ -130,8 +130,8 @@ struct Reverse {
   std::vector<std::uint32_t> from;
 };
 
-// need of every state: levels in rising order, so each state is settled once (Knuth's generalisation of Dijkstra's
-// algorithm to grammars).
+// need of every state: levels in rising order, so each state is settled once (Knuth's
+// generalisation of Dijkstra's algorithm to grammars).
 void compute_need(std::vector<State>& states, const Reverse& reverse) {
   std::vector<std::vector<std::uint32_t>> buckets(1);
   for (std::uint32_t i = 0; i < states.size(); ++i) {
@@ -195,7 +195,8 @@ std::vector<bool> compute_nullable(const std::vector<State>& states, const Rever
     for (std::uint32_t k = reverse.first[id]; k < reverse.first[id + 1]; ++k) {
       const std::uint32_t from = reverse.from[k];
       const State& s = states[from];
-      const bool holds = s.op == Op::kSplit || (s.op == Op::kCall && nullable[s.next] && nullable[s.other]);
+      const bool holds =
+          s.op == Op::kSplit || (s.op == Op::kCall && nullable[s.next] && nullable[s.other]);
       if (holds && !nullable[from]) {
         nullable[from] = true;
         work.push_back(from);
@@ -206,8 +207,9 @@ std::vector<bool> compute_nullable(const std::vector<State>& states, const Rever
 }
 
 // The calls that `start` can make before its first byte.
-std::vector<std::uint32_t> left_calls(const std::vector<State>& states, const std::vector<bool>& nullable,
-                                      std::uint32_t start, std::vector<std::uint32_t>& seen, std::uint32_t stamp) {
+std::vector<std::uint32_t> left_calls(const std::vector<State>& states,
+                                      const std::vector<bool>& nullable, std::uint32_t start,
+                                      std::vector<std::uint32_t>& seen, std::uint32_t stamp) {
   std::vector<std::uint32_t> calls;
   std::vector<std::uint32_t> work{start};
   while (!work.empty()) {
@@ -232,7 +234,8 @@ std::vector<std::uint32_t> left_calls(const std::vector<State>& states, const st
 }
 
 // A rule that can call itself before a byte would open rules without end.
-Status refuse_left_recursion(const Ir& ir, const std::vector<State>& states, const std::vector<bool>& nullable,
+Status refuse_left_recursion(const Ir& ir, const std::vector<State>& states,
+                             const std::vector<bool>& nullable,
                              const std::vector<std::uint32_t>& starts) {
   std::vector<std::uint32_t> rule_of(states.size(), 0);
   for (std::uint32_t r = 0; r < starts.size(); ++r) {
@@ -268,7 +271,8 @@ Status refuse_left_recursion(const Ir& ir, const std::vector<State>& states, con
           named = path[i].first;
         }
         return fail(ErrorCode::kInvalidArgument,
-                    "rule \"{}\" is left-recursive: it can call itself before any byte; write it as a repetition",
+                    "rule \"{}\" is left-recursive: it can call itself before any byte; write it "
+                    "as a repetition",
                     ir.rules()[named].name);
       }
     }
@@ -292,13 +296,15 @@ Result<std::shared_ptr<const Automaton>> Automaton::build(const Ir& ir, RuleId r
   compute_need(made->states_, reverse);
   made->start_ = starts[root];
   if (made->states_[made->start_].need == kNever) {
-    return fail(ErrorCode::kInvalidArgument, "rule \"{}\" matches no finite text", ir.rules()[root].name);
+    return fail(ErrorCode::kInvalidArgument, "rule \"{}\" matches no finite text",
+                ir.rules()[root].name);
   }
   if (made->states_[made->start_].need > kMaxStackDepth) {
-    return fail(ErrorCode::kExhausted, "rule \"{}\" needs {} rules open at once, at most {}", ir.rules()[root].name,
-                made->states_[made->start_].need, kMaxStackDepth);
+    return fail(ErrorCode::kExhausted, "rule \"{}\" needs {} rules open at once, at most {}",
+                ir.rules()[root].name, made->states_[made->start_].need, kMaxStackDepth);
   }
-  TRINE_TRY(refuse_left_recursion(ir, made->states_, compute_nullable(made->states_, reverse), starts));
+  TRINE_TRY(
+      refuse_left_recursion(ir, made->states_, compute_nullable(made->states_, reverse), starts));
   return std::shared_ptr<const Automaton>(std::move(made));
 }
 

@@ -38,7 +38,8 @@ Result<AutomatonPtr> compile_choice(std::span<const std::string> choices) {
   for (std::size_t i = 0; i < choices.size(); ++i) {
     bytes += choices[i].size();
     if (bytes > kMaxSourceBytes || i >= kMaxConfigs) {
-      return fail(ErrorCode::kExhausted, "choice {}: {} bytes so far, at most {} bytes and {} alternatives", i, bytes,
+      return fail(ErrorCode::kExhausted,
+                  "choice {}: {} bytes so far, at most {} bytes and {} alternatives", i, bytes,
                   kMaxSourceBytes, kMaxConfigs);
     }
     ways.push_back(ir.literal(choices[i]));
@@ -84,7 +85,8 @@ Result<AutomatonPtr> compile(Notation notation, std::string_view text) {
   return compile_choice(choices);
 }
 
-Result<std::shared_ptr<const CompiledGrammar>> GrammarCache::get(Notation notation, std::string_view text) {
+Result<std::shared_ptr<const CompiledGrammar>> GrammarCache::get(Notation notation,
+                                                                 std::string_view text) {
   std::string key(1, static_cast<char>(notation));
   key += notation == Notation::kJsonObject ? std::string_view() : text;
   {

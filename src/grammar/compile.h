@@ -1,8 +1,8 @@
 // From a notation to an automaton, and a cache of the results.
 //
-// Errors of all: invalid_argument for what is wrong in the notation, unsupported for what this version refuses by
-// name, exhausted for a budget (grammar/limits.h); each names its place. Thread rule: pure functions; the cache may be
-// used from any thread.
+// Errors of all: invalid_argument for what is wrong in the notation, unsupported for what this
+// version refuses by name, exhausted for a budget (grammar/limits.h); each names its place. Thread
+// rule: pure functions; the cache may be used from any thread.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ Result<AutomatonPtr> compile_json_object();
 Result<AutomatonPtr> compile_json_schema(std::string_view schema);
 Result<AutomatonPtr> compile(Notation notation, std::string_view text);
 
-// Grammars bound to one vocabulary, found again by their text; the longest unused ones go when the bytes of texts,
-// automata and full mask caches would pass the cap.
+// Grammars bound to one vocabulary, found again by their text; the longest unused ones go when the
+// bytes of texts, automata and full mask caches would pass the cap.
 class GrammarCache {
  public:
   GrammarCache(std::shared_ptr<const TokenTrie> vocabulary, std::size_t max_bytes)

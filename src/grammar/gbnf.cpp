@@ -12,7 +12,8 @@ namespace trine::grammar {
 namespace {
 
 bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+         c == '_';
 }
 
 class Reader {
@@ -41,12 +42,14 @@ class Reader {
     const std::string_view before = text_.substr(0, pos_);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const std::size_t start = before.rfind('\n');
-    return fmt::format("grammar {}:{}", line, start == std::string_view::npos ? pos_ + 1 : pos_ - start);
+    return fmt::format("grammar {}:{}", line,
+                       start == std::string_view::npos ? pos_ + 1 : pos_ - start);
   }
 
   template <typename... Args>
   tl::unexpected<Error> wrong(fmt::format_string<Args...> text, Args&&... args) const {
-    return fail(ErrorCode::kInvalidArgument, "{}: {}", where(), fmt::format(text, std::forward<Args>(args)...));
+    return fail(ErrorCode::kInvalidArgument, "{}: {}", where(),
+                fmt::format(text, std::forward<Args>(args)...));
   }
 
   bool at(std::string_view token) const { return text_.substr(pos_).starts_with(token); }
@@ -134,7 +137,8 @@ class Reader {
       }
       parts.push_back(one);
       TRINE_TRY(ir_.check(where()));
-      // A next line that begins with '|' goes on with this rule, as llama.cpp's grammars are written.
+      // A next line that begins with '|' goes on with this rule, as llama.cpp's grammars are
+      // written.
       if (depth == 0) {
         const std::size_t here = pos_;
         skip(true);
@@ -160,7 +164,8 @@ class Reader {
     }
     if (c == '(') {
       if (depth >= kMaxNesting) {
-        return fail(ErrorCode::kExhausted, "{}: groups nested deeper than {}", where(), kMaxNesting);
+        return fail(ErrorCode::kExhausted, "{}: groups nested deeper than {}", where(),
+                    kMaxNesting);
       }
       const std::size_t open = pos_++;
       TRINE_TRY_ASSIGN(const NodeId inner, alternatives(depth + 1));
@@ -187,7 +192,8 @@ class Reader {
     while (pos_ < text_.size() && text_[pos_] >= '0' && text_[pos_] <= '9') {
       value = value * 10 + static_cast<std::uint32_t>(text_[pos_++] - '0');
       if (value > kMaxRepeat) {
-        return fail(ErrorCode::kExhausted, "{}: {} repetitions or more, at most {}", where(), value, kMaxRepeat);
+        return fail(ErrorCode::kExhausted, "{}: {} repetitions or more, at most {}", where(), value,
+                    kMaxRepeat);
       }
     }
     if (first == pos_) {
@@ -235,7 +241,8 @@ class Reader {
     char32_t value = 0;
     for (std::size_t i = 0; i < num_digits; ++i, ++pos_) {
       const char c = pos_ < text_.size() ? text_[pos_] : ' ';
-      const std::size_t digit = std::string_view("0123456789abcdef").find(c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c);
+      const std::size_t digit = std::string_view("0123456789abcdef")
+                                    .find(c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c);
       if (digit == std::string_view::npos) {
         return wrong("{} hexadecimal digits expected", num_digits);
       }
@@ -330,7 +337,8 @@ class Reader {
 
 Result<RuleId> read_gbnf(Ir& ir, std::string_view text) {
   if (text.size() > kMaxSourceBytes) {
-    return fail(ErrorCode::kExhausted, "grammar: {} bytes, at most {}", text.size(), kMaxSourceBytes);
+    return fail(ErrorCode::kExhausted, "grammar: {} bytes, at most {}", text.size(),
+                kMaxSourceBytes);
   }
   TRINE_TRY(text::check_utf8(text, "grammar"));
   return Reader(ir, text).run();

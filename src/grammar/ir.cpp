@@ -28,11 +28,13 @@ std::vector<CodeRange> normalize_ranges(std::vector<CodeRange> ranges) {
       whole.push_back({r.low, std::min<char32_t>(r.high, kFirstSurrogate - 1)});
     }
     if (r.high > kLastSurrogate) {
-      whole.push_back({std::max<char32_t>(r.low, kLastSurrogate + 1), std::min(r.high, kLastCodePoint)});
+      whole.push_back(
+          {std::max<char32_t>(r.low, kLastSurrogate + 1), std::min(r.high, kLastCodePoint)});
     }
   }
   std::erase_if(whole, [](const CodeRange& r) { return r.low > r.high; });
-  std::sort(whole.begin(), whole.end(), [](const CodeRange& a, const CodeRange& b) { return a.low < b.low; });
+  std::sort(whole.begin(), whole.end(),
+            [](const CodeRange& a, const CodeRange& b) { return a.low < b.low; });
   std::vector<CodeRange> out;
   for (const CodeRange& r : whole) {
     if (!out.empty() && r.low <= out.back().high + 1) {
@@ -161,10 +163,12 @@ NodeId Ir::repeat(NodeId body, std::uint32_t min, std::uint32_t max) {
               .size = saturate(copies * nodes_[body].size + splits)});
 }
 
-NodeId Ir::ref(RuleId rule) { return add({.kind = Kind::kRef, .first = rule, .size = 1}); }
+NodeId Ir::ref(RuleId rule) {
+  return add({.kind = Kind::kRef, .first = rule, .size = 1});
+}
 
-// Splits [low, high] where the number of bytes or the set of continuation bytes changes (the usual construction of
-// UTF-8 automata, e.g. Ken Thompson's grep and RE2).
+// Splits [low, high] where the number of bytes or the set of continuation bytes changes (the usual
+// construction of UTF-8 automata, e.g. Ken Thompson's grep and RE2).
 NodeId Ir::utf8_range(char32_t low, char32_t high) {
   std::vector<NodeId> parts;
   std::vector<CodeRange> work{{low, high}};
@@ -203,7 +207,8 @@ NodeId Ir::utf8_range(char32_t low, char32_t high) {
     text::append_utf8(to, r.high);
     std::vector<NodeId> bytes;
     for (std::size_t i = 0; i < from.size(); ++i) {
-      bytes.push_back(byte_range(static_cast<std::uint8_t>(from[i]), static_cast<std::uint8_t>(to[i])));
+      bytes.push_back(
+          byte_range(static_cast<std::uint8_t>(from[i]), static_cast<std::uint8_t>(to[i])));
     }
     parts.push_back(seq(bytes));
   }
@@ -232,13 +237,15 @@ void Ir::define(RuleId rule, NodeId root) {
 
 Status Ir::check(std::string_view place) const {
   if (too_deep_) {
-    return fail(ErrorCode::kExhausted, "{}: expressions nested deeper than {}", place, kMaxNodeDepth);
+    return fail(ErrorCode::kExhausted, "{}: expressions nested deeper than {}", place,
+                kMaxNodeDepth);
   }
   if (too_many_nodes_) {
     return fail(ErrorCode::kExhausted, "{}: more than {} compile operations", place, kMaxNodes);
   }
   if (num_states_ > kMaxStates) {
-    return fail(ErrorCode::kExhausted, "{}: {} automaton states, at most {}", place, num_states_, kMaxStates);
+    return fail(ErrorCode::kExhausted, "{}: {} automaton states, at most {}", place, num_states_,
+                kMaxStates);
   }
   return {};
 }

@@ -1,7 +1,8 @@
 // The expression tree that every notation is read into, and the one place that counts its budgets.
 //
-// A node's `size` is the number of automaton states it becomes; a repeated node that is not small becomes a rule of
-// its own, so {m,n} costs two states a repetition and nested repetitions do not multiply. Thread rule: one thread.
+// A node's `size` is the number of automaton states it becomes; a repeated node that is not small
+// becomes a rule of its own, so {m,n} costs two states a repetition and nested repetitions do not
+// multiply. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +36,12 @@ class Ir {
 
   struct Node {
     Kind kind = Kind::kEmpty;
-    std::uint8_t low = 0, high = 0;   // kBytes
+    std::uint8_t low = 0, high = 0;  // kBytes
     std::uint16_t depth = 1;
-    std::uint32_t first = 0, count = 0;  // children / literal bytes; kRepeat: child and minimum; kRef: rule
-    std::uint32_t max = 0;            // kRepeat
-    std::uint32_t size = 0;           // states, saturating
+    std::uint32_t first = 0,
+                  count = 0;  // children / literal bytes; kRepeat: child and minimum; kRef: rule
+    std::uint32_t max = 0;    // kRepeat
+    std::uint32_t size = 0;   // states, saturating
   };
 
   struct Rule {
@@ -49,9 +51,12 @@ class Ir {
   };
 
   Ir();
+
   NodeId empty() const { return 0; }
+
   // Matches no text at all.
   NodeId nothing() const { return 1; }
+
   NodeId byte_range(std::uint8_t low, std::uint8_t high);
   NodeId literal(std::string_view bytes);
   NodeId seq(std::span<const NodeId> parts);
@@ -62,21 +67,35 @@ class Ir {
   // One code point of a normalized list, as UTF-8.
   NodeId code_points(const std::vector<CodeRange>& ranges);
 
-  NodeId seq(std::initializer_list<NodeId> parts) { return seq(std::span(parts.begin(), parts.size())); }
-  NodeId alt(std::initializer_list<NodeId> parts) { return alt(std::span(parts.begin(), parts.size())); }
+  NodeId seq(std::initializer_list<NodeId> parts) {
+    return seq(std::span(parts.begin(), parts.size()));
+  }
+
+  NodeId alt(std::initializer_list<NodeId> parts) {
+    return alt(std::span(parts.begin(), parts.size()));
+  }
+
   NodeId optional(NodeId body) { return repeat(body, 0, 1); }
 
   RuleId add_rule(std::string name);
   void define(RuleId rule, NodeId root);
 
-  // Whether the budgets still hold; the error names `place`, value and limit. Once over, nodes become empty and
-  // nothing grows, so a front end may ask at its own convenience.
+  // Whether the budgets still hold; the error names `place`, value and limit. Once over, nodes
+  // become empty and nothing grows, so a front end may ask at its own convenience.
   Status check(std::string_view place) const;
 
   const Node& node(NodeId id) const { return nodes_[id]; }
-  std::span<const NodeId> children(const Node& n) const { return std::span(children_).subspan(n.first, n.count); }
-  std::string_view literal_bytes(const Node& n) const { return std::string_view(bytes_).substr(n.first, n.count); }
+
+  std::span<const NodeId> children(const Node& n) const {
+    return std::span(children_).subspan(n.first, n.count);
+  }
+
+  std::string_view literal_bytes(const Node& n) const {
+    return std::string_view(bytes_).substr(n.first, n.count);
+  }
+
   const std::vector<Rule>& rules() const { return rules_; }
+
   std::vector<Rule>& rules() { return rules_; }
 
  private:

@@ -25,27 +25,49 @@ using Json = nlohmann::ordered_json;
 // Integers without a bound on one side go this far (18 digits).
 constexpr std::int64_t kLargestInteger = 999'999'999'999'999'999;
 
-constexpr std::array kAnnotations = {
-    "title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs", "definitions",
-    "deprecated", "readOnly", "writeOnly", "contentMediaType", "contentEncoding"};
-constexpr std::array kKeywords = {"type", "properties", "required", "additionalProperties", "items", "prefixItems",
-                                  "minItems", "maxItems", "enum", "const", "anyOf", "oneOf", "allOf", "$ref",
-                                  "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "nullable"};
+constexpr std::array kAnnotations = {"title",
+                                     "description",
+                                     "default",
+                                     "examples",
+                                     "$schema",
+                                     "$id",
+                                     "$comment",
+                                     "$defs",
+                                     "definitions",
+                                     "deprecated",
+                                     "readOnly",
+                                     "writeOnly",
+                                     "contentMediaType",
+                                     "contentEncoding"};
+constexpr std::array kKeywords = {"type",    "properties",  "required",  "additionalProperties",
+                                  "items",   "prefixItems", "minItems",  "maxItems",
+                                  "enum",    "const",       "anyOf",     "oneOf",
+                                  "allOf",   "$ref",        "minLength", "maxLength",
+                                  "pattern", "format",      "minimum",   "maximum",
+                                  "nullable"};
 
 struct Format {
   std::string_view name;
   std::string_view pattern;
 };
 
-#define TRINE_DATE "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
-#define TRINE_TIME "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+#define TRINE_DATE                                                                               \
+  "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|" \
+  "30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+#define TRINE_TIME                                                                                \
+  "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-" \
+  "5][0-9])"
 constexpr std::array<Format, 6> kFormats = {{
     {"date", "^" TRINE_DATE "$"},
     {"time", "^" TRINE_TIME "$"},
     {"date-time", "^" TRINE_DATE "T" TRINE_TIME "$"},
     {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"},
-    {"ipv4", "^(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])$"},
-    {"email", "^[a-zA-Z0-9_+-]+(?:\\.[a-zA-Z0-9_+-]+)*@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)+$"},
+    {"ipv4",
+     "^(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-"
+     "9]?[0-9])$"},
+    {"email",
+     "^[a-zA-Z0-9_+-]+(?:\\.[a-zA-Z0-9_+-]+)*@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.["
+     "a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)+$"},
 }};
 #undef TRINE_DATE
 #undef TRINE_TIME
@@ -66,13 +88,17 @@ class Reader {
 
  private:
   template <typename... Args>
-  tl::unexpected<Error> wrong(const std::string& at, fmt::format_string<Args...> text, Args&&... args) const {
-    return fail(ErrorCode::kInvalidArgument, "schema {}: {}", at, fmt::format(text, std::forward<Args>(args)...));
+  tl::unexpected<Error> wrong(const std::string& at, fmt::format_string<Args...> text,
+                              Args&&... args) const {
+    return fail(ErrorCode::kInvalidArgument, "schema {}: {}", at,
+                fmt::format(text, std::forward<Args>(args)...));
   }
 
   template <typename... Args>
-  tl::unexpected<Error> refuse(const std::string& at, fmt::format_string<Args...> text, Args&&... args) const {
-    return fail(ErrorCode::kUnsupported, "schema {}: {}", at, fmt::format(text, std::forward<Args>(args)...));
+  tl::unexpected<Error> refuse(const std::string& at, fmt::format_string<Args...> text,
+                               Args&&... args) const {
+    return fail(ErrorCode::kUnsupported, "schema {}: {}", at,
+                fmt::format(text, std::forward<Args>(args)...));
   }
 
   // The rule of the schema at a pointer; one rule per place, so recursion closes on itself.
@@ -113,7 +139,8 @@ class Reader {
       if (s.contains(alone)) {
         for (const std::string& other : meant) {
           if (other != alone && !(other == "type" && (alone == "enum" || alone == "const"))) {
-            return refuse(pointer_to(at, other), "\"{}\" beside \"{}\" is not supported", other, alone);
+            return refuse(pointer_to(at, other), "\"{}\" beside \"{}\" is not supported", other,
+                          alone);
           }
         }
         return combined(s, std::string(alone), at, depth);
@@ -170,7 +197,8 @@ class Reader {
 
   // Objects whose keywords do not touch each other add up exactly; anything else is refused.
   Status merge(const Json& from, const std::string& at, Json& into) {
-    if (!from.is_object() || !from.contains("properties") || from.value("type", Json("object")) != "object") {
+    if (!from.is_object() || !from.contains("properties") ||
+        from.value("type", Json("object")) != "object") {
       return refuse(at, "allOf of anything but objects with \"properties\" is not supported");
     }
     for (const auto& [key, value] : from.items()) {
@@ -186,8 +214,10 @@ class Reader {
         }
       } else if (key == "properties" && value.is_object()) {
         for (const auto& [name, schema] : value.items()) {
-          if (into.contains("properties") && into["properties"].contains(name) && into["properties"][name] != schema) {
-            return refuse(pointer_to(here, name), "allOf with two schemas of one property is not supported");
+          if (into.contains("properties") && into["properties"].contains(name) &&
+              into["properties"][name] != schema) {
+            return refuse(pointer_to(here, name),
+                          "allOf with two schemas of one property is not supported");
           }
           into["properties"][name] = schema;
         }
@@ -204,7 +234,8 @@ class Reader {
     }
     const auto& text = value.get_ref<const std::string&>();
     if (!text.starts_with("#") || (text.size() > 1 && text[1] != '/')) {
-      return refuse(at, "\"{}\": only references inside this schema (\"#/...\") are supported", text);
+      return refuse(at, "\"{}\": only references inside this schema (\"#/...\") are supported",
+                    text);
     }
     const Json* target = &root_;
     std::string path = "#";
@@ -212,12 +243,14 @@ class Reader {
       const std::size_t end = std::min(text.find('/', pos + 1), text.size());
       std::string key;
       for (std::size_t i = pos + 1; i < end; ++i) {
-        const bool tilde = text[i] == '~' && i + 1 < end && (text[i + 1] == '0' || text[i + 1] == '1');
+        const bool tilde =
+            text[i] == '~' && i + 1 < end && (text[i + 1] == '0' || text[i + 1] == '1');
         key += !tilde ? text[i] : text[++i] == '0' ? '~' : '/';
       }
       pos = end;
       path = pointer_to(path, key);
-      const bool number = !key.empty() && key.size() < 7 && key.find_first_not_of("0123456789") == std::string::npos;
+      const bool number = !key.empty() && key.size() < 7 &&
+                          key.find_first_not_of("0123456789") == std::string::npos;
       if (target->is_object() && target->contains(key)) {
         target = &(*target)[key];
       } else if (target->is_array() && number && std::stoul(key) < target->size()) {
@@ -227,7 +260,8 @@ class Reader {
       }
     }
     if (++num_references_ > kMaxChain) {
-      return fail(ErrorCode::kExhausted, "schema {}: references chained deeper than {}", at, kMaxChain);
+      return fail(ErrorCode::kExhausted, "schema {}: references chained deeper than {}", at,
+                  kMaxChain);
     }
     TRINE_TRY_ASSIGN(const RuleId rule, rule_at(*target, path, 0));
     --num_references_;
@@ -282,7 +316,8 @@ class Reader {
     return ir_.alt(ways);
   }
 
-  // Without "type", keywords of one type speak of values of that type only; those who write them mean the type.
+  // Without "type", keywords of one type speak of values of that type only; those who write them
+  // mean the type.
   Result<std::vector<std::string>> implied_types(const Json& s, const std::string& /*at*/) {
     const auto any = [&](std::initializer_list<const char*> keys) {
       return std::any_of(keys.begin(), keys.end(), [&](const char* k) { return s.contains(k); });
@@ -306,7 +341,8 @@ class Reader {
     return types;
   }
 
-  Result<NodeId> one_type(const Json& s, const std::string& type, const std::string& at, int depth) {
+  Result<NodeId> one_type(const Json& s, const std::string& type, const std::string& at,
+                          int depth) {
     if (type == "null") {
       return ir_.literal("null");
     }
@@ -341,7 +377,8 @@ class Reader {
     return wrong(pointer_to(at, "type"), "unknown type \"{}\"", type);
   }
 
-  Result<std::int64_t> bound(const Json& s, const char* key, std::int64_t otherwise, const std::string& at) {
+  Result<std::int64_t> bound(const Json& s, const char* key, std::int64_t otherwise,
+                             const std::string& at) {
     if (!s.contains(key)) {
       return otherwise;
     }
@@ -353,10 +390,12 @@ class Reader {
     if (v.is_number_integer()) {
       return v.get<std::int64_t>();
     }
-    return static_cast<std::int64_t>(std::string_view(key) == "minimum" ? std::ceil(value) : std::floor(value));
+    return static_cast<std::int64_t>(std::string_view(key) == "minimum" ? std::ceil(value)
+                                                                        : std::floor(value));
   }
 
-  Result<std::uint32_t> count(const Json& s, const char* key, std::uint32_t otherwise, const std::string& at) {
+  Result<std::uint32_t> count(const Json& s, const char* key, std::uint32_t otherwise,
+                              const std::string& at) {
     if (!s.contains(key)) {
       return otherwise;
     }
@@ -365,17 +404,19 @@ class Reader {
       return wrong(pointer_to(at, key), "a whole number of at least 0 expected");
     }
     if (v.get<std::uint64_t>() > kMaxRepeat) {
-      return fail(ErrorCode::kExhausted, "schema {}: {}, at most {}", pointer_to(at, key), v.get<std::uint64_t>(),
-                  kMaxRepeat);
+      return fail(ErrorCode::kExhausted, "schema {}: {}, at most {}", pointer_to(at, key),
+                  v.get<std::uint64_t>(), kMaxRepeat);
     }
     return v.get<std::uint32_t>();
   }
 
   Result<NodeId> string_type(const Json& s, const std::string& at) {
-    const int kinds = static_cast<int>(s.contains("pattern")) + static_cast<int>(s.contains("format")) +
+    const int kinds = static_cast<int>(s.contains("pattern")) +
+                      static_cast<int>(s.contains("format")) +
                       static_cast<int>(s.contains("minLength") || s.contains("maxLength"));
     if (kinds > 1) {
-      return refuse(at, "two of \"pattern\", \"format\" and a length in one schema are not supported");
+      return refuse(at,
+                    "two of \"pattern\", \"format\" and a length in one schema are not supported");
     }
     const NodeId quote = ir_.literal("\"");
     if (s.contains("pattern") || s.contains("format")) {
@@ -386,14 +427,15 @@ class Reader {
       }
       std::string pattern = s[key].get<std::string>();
       if (s.contains("format")) {
-        const auto* known =
-            std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& f) { return f.name == pattern; });
+        const auto* known = std::find_if(kFormats.begin(), kFormats.end(),
+                                         [&](const Format& f) { return f.name == pattern; });
         if (known == kFormats.end()) {
           return refuse(here, "format \"{}\" is not supported", pattern);
         }
         pattern = known->pattern;
       }
-      TRINE_TRY_ASSIGN(const NodeId body, read_regex(ir_, pattern, RegexUse::kJsonSearch, "schema " + here));
+      TRINE_TRY_ASSIGN(const NodeId body,
+                       read_regex(ir_, pattern, RegexUse::kJsonSearch, "schema " + here));
       return ir_.seq({quote, body, quote});
     }
     if (kinds == 0) {
@@ -420,7 +462,8 @@ class Reader {
         return wrong(here, "a list expected");
       }
       for (std::size_t i = 0; i < s["prefixItems"].size() && i < max; ++i) {
-        TRINE_TRY_ASSIGN(const RuleId rule, rule_at(s["prefixItems"][i], fmt::format("{}/{}", here, i), depth + 1));
+        TRINE_TRY_ASSIGN(const RuleId rule,
+                         rule_at(s["prefixItems"][i], fmt::format("{}/{}", here, i), depth + 1));
         first.push_back(ir_.ref(rule));
       }
     }
@@ -438,7 +481,8 @@ class Reader {
     if (!more && min > num_first) {
       return wrong(at, "\"minItems\" {} and no items beyond {}", min, num_first);
     }
-    // From the right: what may follow item i, with its comma; the body is one rule, so {m,n} does not copy it.
+    // From the right: what may follow item i, with its comma; the body is one rule, so {m,n} does
+    // not copy it.
     NodeId rest = ir_.empty();
     if (more) {
       if (max == kUnbounded || max > num_first) {
@@ -464,10 +508,12 @@ class Reader {
     return ir_.seq({ir_.literal("["), rest, ir_.literal("]")});
   }
 
-  // Any string in this module's own spelling that is none of `names`: a trie whose every way out is free.
+  // Any string in this module's own spelling that is none of `names`: a trie whose every way out is
+  // free.
   NodeId other_key(const std::set<std::u32string>& names, std::size_t depth) {
     const NodeId quote = ir_.literal("\"");
-    const NodeId rest = ir_.seq({ir_.repeat(json_chars(ir_, complement({})), 0, kUnbounded), quote});
+    const NodeId rest =
+        ir_.seq({ir_.repeat(json_chars(ir_, complement({})), 0, kUnbounded), quote});
     std::vector<CodeRange> taken;
     std::vector<NodeId> ways;
     bool ends = false;
@@ -501,12 +547,14 @@ class Reader {
     std::set<std::string> required;
     for (const Json& name : s.value("required", Json::array())) {
       if (!name.is_string() || !(properties.contains(name.get<std::string>()))) {
-        return refuse(pointer_to(at, "required"), "a required property without a schema in \"properties\" is not supported");
+        return refuse(pointer_to(at, "required"),
+                      "a required property without a schema in \"properties\" is not supported");
       }
       required.insert(name.get<std::string>());
     }
     NodeId extra = ir_.nothing();
-    const bool closed = s.contains("additionalProperties") ? s["additionalProperties"] == false : !properties.empty();
+    const bool closed = s.contains("additionalProperties") ? s["additionalProperties"] == false
+                                                           : !properties.empty();
     if (!closed) {
       std::set<std::u32string> names;
       for (const auto& [name, value] : properties.items()) {
@@ -517,19 +565,22 @@ class Reader {
           i += cp.size;
         }
         if (wide.size() > kMaxKeyLength) {
-          return fail(ErrorCode::kExhausted, "schema {}: a key of {} characters beside additionalProperties, at most {}",
+          return fail(ErrorCode::kExhausted,
+                      "schema {}: a key of {} characters beside additionalProperties, at most {}",
                       pointer_to(at, name), wide.size(), kMaxKeyLength);
         }
         names.insert(std::move(wide));
       }
       NodeId value = ir_.ref(rules_.value());
       if (s.contains("additionalProperties")) {
-        TRINE_TRY_ASSIGN(const RuleId rule,
-                         rule_at(s["additionalProperties"], pointer_to(at, "additionalProperties"), depth + 1));
+        TRINE_TRY_ASSIGN(
+            const RuleId rule,
+            rule_at(s["additionalProperties"], pointer_to(at, "additionalProperties"), depth + 1));
         value = ir_.ref(rule);
       }
       const RuleId member = ir_.add_rule(pointer_to(at, "additionalProperties") + " member");
-      ir_.define(member, ir_.seq({ir_.literal("\""), other_key(names, 0), rules_.separator(':'), value}));
+      ir_.define(member,
+                 ir_.seq({ir_.literal("\""), other_key(names, 0), rules_.separator(':'), value}));
       extra = ir_.ref(member);
     }
     TRINE_TRY(ir_.check("schema " + at));
@@ -537,14 +588,15 @@ class Reader {
   }
 
   // Two rules per property: what may follow when nothing stands before it, and when something does.
-  Result<NodeId> members(const Json& properties, const std::set<std::string>& required, NodeId extra, bool closed,
-                         const std::string& at, int depth) {
+  Result<NodeId> members(const Json& properties, const std::set<std::string>& required,
+                         NodeId extra, bool closed, const std::string& at, int depth) {
     std::vector<std::pair<NodeId, bool>> list;
     for (const auto& [name, schema] : properties.items()) {
       const std::string here = pointer_to(pointer_to(at, "properties"), name);
       TRINE_TRY_ASSIGN(const RuleId rule, rule_at(schema, here, depth + 1));
       const RuleId member = ir_.add_rule(here + " member");
-      ir_.define(member, ir_.seq({ir_.literal(json_quoted(name)), rules_.separator(':'), ir_.ref(rule)}));
+      ir_.define(member,
+                 ir_.seq({ir_.literal(json_quoted(name)), rules_.separator(':'), ir_.ref(rule)}));
       list.emplace_back(ir_.ref(member), required.contains(name));
     }
     const NodeId comma = rules_.separator(',');
@@ -576,7 +628,8 @@ class Reader {
 }  // namespace
 
 Result<RuleId> read_json_schema(Ir& ir, std::string_view text) {
-  TRINE_TRY_ASSIGN(const Json schema, parse_json(text, {.max_depth = 2 * kMaxNesting, .max_bytes = kMaxSourceBytes}));
+  TRINE_TRY_ASSIGN(const Json schema,
+                   parse_json(text, {.max_depth = 2 * kMaxNesting, .max_bytes = kMaxSourceBytes}));
   return Reader(ir, schema).run();
 }
 

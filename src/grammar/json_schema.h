@@ -1,5 +1,5 @@
-// JSON Schema to an automaton over the bytes of JSON text. What is supported, and what is refused by name, is listed in
-// docs/structured-output.md. Thread rule: one thread's Ir.
+// JSON Schema to an automaton over the bytes of JSON text. What is supported, and what is refused
+// by name, is listed in docs/structured-output.md. Thread rule: one thread's Ir.
 #pragma once
 
 #include <string_view>

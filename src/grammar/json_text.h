@@ -1,4 +1,5 @@
-// The parts of JSON text that schemas and patterns are made of. Thread rule: pure functions on one thread's Ir.
+// The parts of JSON text that schemas and patterns are made of. Thread rule: pure functions on one
+// thread's Ir.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace trine::grammar {
 
-// One code point of a normalized list inside a JSON string, spelled the one way that this module writes: as itself,
-// or with the shortest escape where JSON wants one.
+// One code point of a normalized list inside a JSON string, spelled the one way that this module
+// writes: as itself, or with the shortest escape where JSON wants one.
 NodeId json_chars(Ir& ir, const std::vector<CodeRange>& ranges);
 // `text` (valid UTF-8) as a JSON string with quotes, in the same spelling.
 std::string json_quoted(std::string_view text);
@@ -22,6 +23,7 @@ NodeId integer_between(Ir& ir, std::int64_t low, std::int64_t high);
 class JsonRules {
  public:
   explicit JsonRules(Ir& ir) : ir_(ir) {}
+
   RuleId value();
   RuleId object();
   RuleId array();
@@ -36,8 +38,8 @@ class JsonRules {
  private:
   static constexpr RuleId kUnmade = 0xffffffffu;
   Ir& ir_;
-  RuleId value_ = kUnmade, object_ = kUnmade, array_ = kUnmade, string_ = kUnmade, char_ = kUnmade, comma_ = kUnmade,
-         colon_ = kUnmade;
+  RuleId value_ = kUnmade, object_ = kUnmade, array_ = kUnmade, string_ = kUnmade, char_ = kUnmade,
+         comma_ = kUnmade, colon_ = kUnmade;
 };
 
 }  // namespace trine::grammar

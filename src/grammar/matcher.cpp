@@ -21,8 +21,8 @@ struct FingerprintHash {
 
 }  // namespace
 
-// A walk of the vocabulary steps through sets that repeat; each is made once and then is a row of a table, as a
-// deterministic automaton built on demand.
+// A walk of the vocabulary steps through sets that repeat; each is made once and then is a row of a
+// table, as a deterministic automaton built on demand.
 class CompiledGrammar::Masks {
  public:
   Masks(std::shared_ptr<const Automaton> automaton, const TokenTrie& trie)
@@ -58,7 +58,8 @@ class CompiledGrammar::Masks {
     ids_.clear();
   }
 
-  Status compute(const Stepper& from, std::span<const Config> set, std::vector<std::uint64_t>& mask) {
+  Status compute(const Stepper& from, std::span<const Config> set,
+                 std::vector<std::uint64_t>& mask) {
     if (sets_.size() > kMaxSets / 2 || stepper_.num_cells() > kMaxStackNodes / 2) {
       reset();
     }
@@ -74,7 +75,8 @@ class CompiledGrammar::Masks {
       std::uint32_t to = rows_[std::size_t{at} * 256 + node.byte];
       if (to == kUnknown) {
         if (stepper_.work() > limit || sets_.size() > most_sets) {
-          return fail(ErrorCode::kExhausted, "grammar mask: more than {} closure operations or {} sets", kMaxMaskWork,
+          return fail(ErrorCode::kExhausted,
+                      "grammar mask: more than {} closure operations or {} sets", kMaxMaskWork,
                       kMaxSets);
         }
         TRINE_TRY_ASSIGN(to, step(at, node.byte));
@@ -114,7 +116,8 @@ class CompiledGrammar::Masks {
     const auto [it, added] =
         ids_.emplace(stepper_.fingerprint(scratch_), static_cast<std::uint32_t>(sets_.size()));
     if (added) {
-      sets_.push_back({static_cast<std::uint32_t>(configs_.size()), static_cast<std::uint32_t>(scratch_.size())});
+      sets_.push_back({static_cast<std::uint32_t>(configs_.size()),
+                       static_cast<std::uint32_t>(scratch_.size())});
       configs_.insert(configs_.end(), scratch_.begin(), scratch_.end());
       rows_.resize(rows_.size() + 256, kUnknown);
     }
@@ -140,9 +143,10 @@ CompiledGrammar::CompiledGrammar(std::shared_ptr<const Automaton> automaton,
 
 CompiledGrammar::~CompiledGrammar() = default;
 
-std::shared_ptr<const CompiledGrammar> CompiledGrammar::create(std::shared_ptr<const Automaton> automaton,
-                                                               std::shared_ptr<const TokenTrie> vocabulary) {
-  return std::shared_ptr<const CompiledGrammar>(new CompiledGrammar(std::move(automaton), std::move(vocabulary)));
+std::shared_ptr<const CompiledGrammar> CompiledGrammar::create(
+    std::shared_ptr<const Automaton> automaton, std::shared_ptr<const TokenTrie> vocabulary) {
+  return std::shared_ptr<const CompiledGrammar>(
+      new CompiledGrammar(std::move(automaton), std::move(vocabulary)));
 }
 
 Matcher::Matcher(std::shared_ptr<const CompiledGrammar> grammar)
@@ -187,18 +191,21 @@ Result<std::size_t> Matcher::run(std::string_view bytes) {
 Status Matcher::accept(std::int32_t token) {
   if (grammar_->vocabulary().is_stop(token)) {
     if (!is_accepting()) {
-      return fail(ErrorCode::kInvalidArgument, "grammar: stop token {} before the text is complete", token);
+      return fail(ErrorCode::kInvalidArgument, "grammar: stop token {} before the text is complete",
+                  token);
     }
     push_set({});
     return {};
   }
   const std::string_view bytes = grammar_->vocabulary().bytes(token);
   if (bytes.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "grammar: token {} is a control token or outside the vocabulary", token);
+    return fail(ErrorCode::kInvalidArgument,
+                "grammar: token {} is a control token or outside the vocabulary", token);
   }
   TRINE_TRY_ASSIGN(const std::size_t fits, run(bytes));
   if (fits < bytes.size()) {
-    return fail(ErrorCode::kInvalidArgument, "grammar: token {} is not allowed here (its byte {})", token, fits);
+    return fail(ErrorCode::kInvalidArgument, "grammar: token {} is not allowed here (its byte {})",
+                token, fits);
   }
   push_set(from_);
   return {};
@@ -207,7 +214,8 @@ Status Matcher::accept(std::int32_t token) {
 Status Matcher::accept_bytes(std::string_view bytes) {
   TRINE_TRY_ASSIGN(const std::size_t fits, run(bytes));
   if (fits < bytes.size()) {
-    return fail(ErrorCode::kInvalidArgument, "grammar: the text is not allowed from its byte {} on", fits);
+    return fail(ErrorCode::kInvalidArgument, "grammar: the text is not allowed from its byte {} on",
+                fits);
   }
   push_set(from_);
   return {};
@@ -216,7 +224,8 @@ Status Matcher::accept_bytes(std::string_view bytes) {
 Status Matcher::rollback(std::size_t count) {
   const std::size_t most = std::min(offsets_.size() - 1, kMaxRollback);
   if (count > most) {
-    return fail(ErrorCode::kInvalidArgument, "grammar: rollback of {} tokens, at most {} here", count, most);
+    return fail(ErrorCode::kInvalidArgument, "grammar: rollback of {} tokens, at most {} here",
+                count, most);
   }
   if (count > 0) {
     configs_.resize(offsets_[offsets_.size() - count]);
@@ -227,8 +236,8 @@ Status Matcher::rollback(std::size_t count) {
 
 Status Matcher::mask(std::span<std::uint64_t> out) {
   if (out.size() != grammar_->vocabulary().mask_words()) {
-    return fail(ErrorCode::kInvalidArgument, "grammar mask: {} words, the vocabulary has {}", out.size(),
-                grammar_->vocabulary().mask_words());
+    return fail(ErrorCode::kInvalidArgument, "grammar mask: {} words, the vocabulary has {}",
+                out.size(), grammar_->vocabulary().mask_words());
   }
   return grammar_->masks_->get(stepper_, current(), out);
 }
@@ -261,7 +270,8 @@ Status Matcher::forced_tokens(std::size_t max_tokens, std::vector<std::int32_t>&
     std::size_t size = 0;
     const auto nodes = trie.nodes();
     std::size_t depth = 0;
-    for (std::uint32_t i = 0, end = static_cast<std::uint32_t>(nodes.size()); i < end && pos + depth < bytes.size();) {
+    for (std::uint32_t i = 0, end = static_cast<std::uint32_t>(nodes.size());
+         i < end && pos + depth < bytes.size();) {
       if (nodes[i].byte != static_cast<std::uint8_t>(bytes[pos + depth])) {
         i = nodes[i].end;
         continue;

@@ -32,7 +32,8 @@ class Reader {
 
   template <typename... Args>
   tl::unexpected<Error> wrong(fmt::format_string<Args...> text, Args&&... args) const {
-    return fail(ErrorCode::kInvalidArgument, "{}: {}", where(pos_), fmt::format(text, std::forward<Args>(args)...));
+    return fail(ErrorCode::kInvalidArgument, "{}: {}", where(pos_),
+                fmt::format(text, std::forward<Args>(args)...));
   }
 
   tl::unexpected<Error> refuse(std::string_view what) const {
@@ -75,7 +76,9 @@ class Reader {
     while (pos_ < text_.size() && !at("|") && !at(")")) {
       if (at("$")) {
         if (depth > 0 || (pos_ + 1 < text_.size() && text_[pos_ + 1] != '|')) {
-          return refuse("an anchor that is not at the end of the whole pattern or of a top-level alternative is");
+          return refuse(
+              "an anchor that is not at the end of the whole pattern or of a top-level alternative "
+              "is");
         }
         ++pos_;
         to_end = true;
@@ -103,7 +106,9 @@ class Reader {
         ++pos_;
         return chars(complement({{U'\n', U'\n'}}));
       case '^':
-        return refuse("an anchor that is not at the start of the whole pattern or of a top-level alternative is");
+        return refuse(
+            "an anchor that is not at the start of the whole pattern or of a top-level alternative "
+            "is");
       case '*':
       case '+':
       case '?':
@@ -124,7 +129,8 @@ class Reader {
 
   Result<NodeId> group(int depth) {
     if (depth >= kMaxNesting) {
-      return fail(ErrorCode::kExhausted, "{}: groups nested deeper than {}", where(pos_), kMaxNesting);
+      return fail(ErrorCode::kExhausted, "{}: groups nested deeper than {}", where(pos_),
+                  kMaxNesting);
     }
     if (at("(?=") || at("(?!") || at("(?<=") || at("(?<!")) {
       return refuse("look-around is");
@@ -159,7 +165,8 @@ class Reader {
     while (pos_ < text_.size() && text_[pos_] >= '0' && text_[pos_] <= '9') {
       value = value * 10 + static_cast<std::uint32_t>(text_[pos_] - '0');
       if (value > kMaxRepeat) {
-        return fail(ErrorCode::kExhausted, "{}: {} repetitions or more, at most {}", where(first), value, kMaxRepeat);
+        return fail(ErrorCode::kExhausted, "{}: {} repetitions or more, at most {}", where(first),
+                    value, kMaxRepeat);
       }
       ++pos_;
     }
@@ -350,7 +357,8 @@ class Reader {
 
 Result<NodeId> read_regex(Ir& ir, std::string_view pattern, RegexUse use, std::string_view place) {
   if (pattern.size() > kMaxSourceBytes) {
-    return fail(ErrorCode::kExhausted, "{}: {} bytes, at most {}", place, pattern.size(), kMaxSourceBytes);
+    return fail(ErrorCode::kExhausted, "{}: {} bytes, at most {}", place, pattern.size(),
+                kMaxSourceBytes);
   }
   TRINE_TRY(text::check_utf8(pattern, place));
   return Reader(ir, pattern, use, place).run();

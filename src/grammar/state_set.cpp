@@ -24,12 +24,15 @@ Fingerprint combine(const Fingerprint& a, std::uint32_t b) {
   return {mix(a[0] ^ mix(b)), mix(a[1] + mix(std::uint64_t{b} | (std::uint64_t{1} << 40)))};
 }
 
-std::uint64_t key_of(std::uint32_t a, std::uint32_t b) { return (std::uint64_t{a} << 32) | b; }
+std::uint64_t key_of(std::uint32_t a, std::uint32_t b) {
+  return (std::uint64_t{a} << 32) | b;
+}
 
 }  // namespace
 
 bool accepts(std::span<const Config> set) {
-  return std::any_of(set.begin(), set.end(), [](const Config& c) { return c.state == kAcceptState; });
+  return std::any_of(set.begin(), set.end(),
+                     [](const Config& c) { return c.state == kAcceptState; });
 }
 
 Stepper::Stepper(std::shared_ptr<const Automaton> automaton) : automaton_(std::move(automaton)) {
@@ -106,9 +109,11 @@ bool Stepper::visit(std::uint32_t state, std::uint32_t stack) {
   return true;
 }
 
-// A reading that could not be finished within the depth limit is not begun: its need is finite and fits.
+// A reading that could not be finished within the depth limit is not begun: its need is finite and
+// fits.
 void Stepper::enqueue(std::uint32_t state, std::uint32_t stack) {
-  if (cells_[stack].depth + std::uint64_t{automaton_->state(state).need} <= kMaxStackDepth && visit(state, stack)) {
+  if (cells_[stack].depth + std::uint64_t{automaton_->state(state).need} <= kMaxStackDepth &&
+      visit(state, stack)) {
     queue_.push_back({state, stack});
   }
 }
@@ -119,7 +124,8 @@ Status Stepper::close(std::vector<Config>& out) {
   const auto over = [&](std::string_view what, std::uint64_t most) {
     out.resize(first);
     queue_.clear();
-    return fail(ErrorCode::kExhausted, "grammar step: more than {} {}: the grammar is too ambiguous here", most, what);
+    return fail(ErrorCode::kExhausted,
+                "grammar step: more than {} {}: the grammar is too ambiguous here", most, what);
   };
   while (!queue_.empty()) {
     const Config c = queue_.back();
@@ -166,8 +172,11 @@ Status Stepper::close(std::vector<Config>& out) {
   }
   // Several rules' ends with an empty stack are one end.
   bool seen = false;
-  const auto repeated = [&](const Config& c) { return c.state == kAcceptState && std::exchange(seen, true); };
-  out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), repeated), out.end());
+  const auto repeated = [&](const Config& c) {
+    return c.state == kAcceptState && std::exchange(seen, true);
+  };
+  out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), repeated),
+            out.end());
   return {};
 }
 
@@ -194,7 +203,8 @@ Status Stepper::step(std::span<const Config> from, std::uint8_t byte, std::vecto
   return close(out);
 }
 
-Status Stepper::import(const Stepper& other, std::span<const Config> set, std::vector<Config>& out) {
+Status Stepper::import(const Stepper& other, std::span<const Config> set,
+                       std::vector<Config>& out) {
   std::array<std::uint32_t, kMaxStackDepth + 1> backs{};
   const std::size_t first = out.size();
   for (const Config& c : set) {
@@ -208,7 +218,8 @@ Status Stepper::import(const Stepper& other, std::span<const Config> set, std::v
       stack = push(backs[--depth], stack);
       if (stack == 0) {
         out.resize(first);
-        return fail(ErrorCode::kExhausted, "grammar mask: more than {} stack cells", kMaxStackNodes);
+        return fail(ErrorCode::kExhausted, "grammar mask: more than {} stack cells",
+                    kMaxStackNodes);
       }
     }
     out.push_back({c.state, stack});

@@ -1,8 +1,9 @@
-// Where a text stands in the automaton: the set of (state, stack) readings of the bytes so far, and one byte's step.
-// Stacks are shared cells (a graph-structured stack: equal stacks are one cell), so a set is a list of number pairs.
+// Where a text stands in the automaton: the set of (state, stack) readings of the bytes so far, and
+// one byte's step. Stacks are shared cells (a graph-structured stack: equal stacks are one cell),
+// so a set is a list of number pairs.
 //
-// Errors: exhausted, naming budget and limit; a failed step leaves the caller's set alone. A step allocates only while
-// its buffers grow. Thread rule: a Stepper belongs to one thread at a time.
+// Errors: exhausted, naming budget and limit; a failed step leaves the caller's set alone. A step
+// allocates only while its buffers grow. Thread rule: a Stepper belongs to one thread at a time.
 #pragma once
 
 #include <array>
@@ -26,7 +27,8 @@ struct Config {
 // The state of the one reading that has reached the end of the text.
 inline constexpr std::uint32_t kAcceptState = 0xffffffffu;
 
-// Names a set independently of the pool it lives in (128 bits of the contents of states and stacks).
+// Names a set independently of the pool it lives in (128 bits of the contents of states and
+// stacks).
 using Fingerprint = std::array<std::uint64_t, 2>;
 
 class Stepper {
@@ -35,19 +37,24 @@ class Stepper {
 
   // Appends the set before the first byte to `out`.
   Status start(std::vector<Config>& out);
-  // Appends the set after `byte` to `out`; nothing when the byte is not allowed. `from` may not point into `out`.
+  // Appends the set after `byte` to `out`; nothing when the byte is not allowed. `from` may not
+  // point into `out`.
   Status step(std::span<const Config> from, std::uint8_t byte, std::vector<Config>& out);
   // The same set with this pool's cells. Errors as a step.
   Status import(const Stepper& other, std::span<const Config> set, std::vector<Config>& out);
 
   Fingerprint fingerprint(std::span<const Config> set) const;
-  // The only byte that continues the set, or -1 when there are several, none, or the text may end here.
+  // The only byte that continues the set, or -1 when there are several, none, or the text may end
+  // here.
   int only_byte(std::span<const Config> set) const;
 
   // Closure operations since the Stepper was made.
   std::uint64_t work() const { return work_; }
+
   std::size_t num_cells() const { return cells_.size(); }
+
   void clear();
+
   const Automaton& automaton() const { return *automaton_; }
 
  private:
@@ -69,10 +76,12 @@ class Stepper {
   std::shared_ptr<const Automaton> automaton_;
   std::vector<Cell> cells_;
   std::vector<std::uint32_t> cell_table_;  // open addressing; 0: free
+
   struct Visited {
     std::uint64_t key = 0;
     std::uint64_t stamp = 0;
   };
+
   std::vector<Visited> visited_;
   std::size_t num_visited_ = 0;
   std::uint64_t stamp_ = 0;

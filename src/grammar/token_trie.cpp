@@ -10,7 +10,8 @@ std::shared_ptr<const TokenTrie> TokenTrie::build(const text::Tokenizer& tokeniz
   std::vector<std::string> tokens(static_cast<std::size_t>(tokenizer.vocab_size()));
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const text::TokenKind kind = tokenizer.kind(id);
-    if (kind == text::TokenKind::kNormal || kind == text::TokenKind::kUserDefined || kind == text::TokenKind::kByte) {
+    if (kind == text::TokenKind::kNormal || kind == text::TokenKind::kUserDefined ||
+        kind == text::TokenKind::kByte) {
       tokens[static_cast<std::size_t>(id)] = tokenizer.token_bytes(id);
     }
   }
@@ -33,7 +34,9 @@ std::shared_ptr<const TokenTrie> TokenTrie::build(std::vector<std::string> token
       ids.push_back(static_cast<std::int32_t>(i));
     }
   }
-  const auto bytes = [&](std::int32_t id) -> const std::string& { return made->tokens_[static_cast<std::size_t>(id)]; };
+  const auto bytes = [&](std::int32_t id) -> const std::string& {
+    return made->tokens_[static_cast<std::size_t>(id)];
+  };
   std::sort(ids.begin(), ids.end(), [&](std::int32_t a, std::int32_t b) {
     const int order = bytes(a).compare(bytes(b));
     return order != 0 ? order < 0 : a < b;
@@ -60,7 +63,8 @@ std::shared_ptr<const TokenTrie> TokenTrie::build(std::vector<std::string> token
     if (node.num_tokens == 0) {
       node.first_token = static_cast<std::uint32_t>(i);
     }
-    // Only a hostile file spells one text in so many ways; the ids past the count are simply never allowed.
+    // Only a hostile file spells one text in so many ways; the ids past the count are simply never
+    // allowed.
     if (node.num_tokens < std::numeric_limits<std::uint16_t>::max()) {
       ++node.num_tokens;
     }
@@ -75,7 +79,8 @@ bool TokenTrie::is_stop(std::int32_t id) const {
 }
 
 std::string_view TokenTrie::bytes(std::int32_t id) const {
-  return id < 0 || id >= vocab_size() ? std::string_view() : std::string_view(tokens_[static_cast<std::size_t>(id)]);
+  return id < 0 || id >= vocab_size() ? std::string_view()
+                                      : std::string_view(tokens_[static_cast<std::size_t>(id)]);
 }
 
 }  // namespace trine::grammar

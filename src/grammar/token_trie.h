@@ -1,7 +1,7 @@
 // A vocabulary as bytes, in the order that a walk of all tokens wants. Built once per tokenizer.
 //
-// Control, unknown and unused tokens and those without bytes are not in it: no grammar ever allows them. The ids that
-// end an answer are kept apart. Thread rule: immutable, any thread.
+// Control, unknown and unused tokens and those without bytes are not in it: no grammar ever allows
+// them. The ids that end an answer are kept apart. Thread rule: immutable, any thread.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,24 @@ class TokenTrie {
 
   static std::shared_ptr<const TokenTrie> build(const text::Tokenizer& tokenizer);
   // tokens[i] are the bytes of id i; empty: never allowed.
-  static std::shared_ptr<const TokenTrie> build(std::vector<std::string> tokens, std::span<const std::int32_t> stop_ids);
+  static std::shared_ptr<const TokenTrie> build(std::vector<std::string> tokens,
+                                                std::span<const std::int32_t> stop_ids);
 
   std::span<const Node> nodes() const { return nodes_; }
+
   std::span<const std::int32_t> token_ids() const { return ids_; }
+
   std::span<const std::int32_t> stop_ids() const { return stop_ids_; }
+
   bool is_stop(std::int32_t id) const;
   // Empty for tokens that no grammar allows and for ids outside the vocabulary.
   std::string_view bytes(std::int32_t id) const;
+
   std::int32_t vocab_size() const { return static_cast<std::int32_t>(tokens_.size()); }
+
   // 64-bit words of a mask.
   std::size_t mask_words() const { return (tokens_.size() + 63) / 64; }
+
   std::uint32_t max_depth() const { return max_depth_; }
 
  private:

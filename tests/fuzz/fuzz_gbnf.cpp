@@ -1,4 +1,5 @@
-// A grammar of any bytes compiles or gives an error, and what compiles can be walked within its budgets.
+// A grammar of any bytes compiles or gives an error, and what compiles can be walked within its
+// budgets.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,5 @@
-// A schema of any bytes compiles or gives an error, and what compiles can be walked within its budgets.
+// A schema of any bytes compiles or gives an error, and what compiles can be walked within its
+// budgets.
 #include <cstddef>
 #include <cstdint>
 
@@ -6,6 +7,7 @@
 #include "grammar_fuzz_support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  trine::grammar::walk(trine::grammar::compile_json_schema({reinterpret_cast<const char*>(data), size}));
+  trine::grammar::walk(
+      trine::grammar::compile_json_schema({reinterpret_cast<const char*>(data), size}));
   return 0;
 }

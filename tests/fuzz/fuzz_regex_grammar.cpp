@@ -1,4 +1,5 @@
-// A pattern of any bytes compiles or gives an error, and what compiles can be walked within its budgets.
+// A pattern of any bytes compiles or gives an error, and what compiles can be walked within its
+// budgets.
 #include <cstddef>
 #include <cstdint>
 

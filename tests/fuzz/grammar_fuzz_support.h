@@ -1,5 +1,5 @@
-// A walk through a compiled grammar: from every set some byte goes on or the text may end, so no limit leads into a dead
-// end; a step gives a set or an error.
+// A walk through a compiled grammar: from every set some byte goes on or the text may end, so no
+// limit leads into a dead end; a step gives a set or an error.
 #pragma once
 
 #include <utility>

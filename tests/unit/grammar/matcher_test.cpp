@@ -1,4 +1,6 @@
 // Masks against a naive check, rollback, forced text, the cache.
+#include "grammar/matcher.h"
+
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -6,20 +8,19 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "base/json.h"
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "grammar/compile.h"
 #include "grammar/limits.h"
-#include "grammar/matcher.h"
 #include "text/tokenizer.h"
 
 namespace trine::grammar {
 namespace {
 
 std::shared_ptr<const text::Tokenizer> docs_tokenizer() {
-  std::ifstream in(std::string(TRINE_SOURCE_DIR) + "/assets/models/docs-8m/tokenizer.json", std::ios::binary);
+  std::ifstream in(std::string(TRINE_SOURCE_DIR) + "/assets/models/docs-8m/tokenizer.json",
+                   std::ios::binary);
   const std::string json{std::istreambuf_iterator<char>(in), {}};
   return text::Tokenizer::from_json(json, "").value();
 }
@@ -74,7 +75,8 @@ TEST(Matcher, MaskEqualsTryingEveryToken) {
 // Whatever is sampled along the masks is valid JSON when it ends, and never gets stuck.
 TEST(Matcher, RandomWalksOfASchemaParse) {
   const auto trie = TokenTrie::build(*docs_tokenizer());
-  const auto grammar = CompiledGrammar::create(compile(grammars()[3].first, grammars()[3].second).value(), trie);
+  const auto grammar =
+      CompiledGrammar::create(compile(grammars()[3].first, grammars()[3].second).value(), trie);
   std::mt19937 random(11);
   int ended = 0;
   for (int walk = 0; walk < 40; ++walk) {
@@ -104,8 +106,10 @@ TEST(Matcher, RandomWalksOfASchemaParse) {
 }
 
 TEST(Matcher, ForcedTextStopTokensAndErrors) {
-  const auto trie = TokenTrie::build({"a", "b", "ab", "</s>", "", "abab"}, std::vector<std::int32_t>{3});
-  auto matcher = Matcher::create(CompiledGrammar::create(compile_regex("ababa(x|y)?").value(), trie)).value();
+  const auto trie =
+      TokenTrie::build({"a", "b", "ab", "</s>", "", "abab"}, std::vector<std::int32_t>{3});
+  auto matcher =
+      Matcher::create(CompiledGrammar::create(compile_regex("ababa(x|y)?").value(), trie)).value();
   std::string bytes;
   ASSERT_TRUE(matcher.forced_bytes(100, bytes).has_value());
   EXPECT_EQ(bytes, "ababa");
@@ -131,7 +135,8 @@ TEST(Matcher, ForcedTextStopTokensAndErrors) {
 
 TEST(Matcher, AmbiguityEndsInAnError) {
   const auto trie = TokenTrie::build({"a", "b", "c"}, {});
-  const auto automaton = compile_gbnf("root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"").value();
+  const auto automaton =
+      compile_gbnf("root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"").value();
   auto matcher = Matcher::create(CompiledGrammar::create(automaton, trie)).value();
   Status status;
   int steps = 0;

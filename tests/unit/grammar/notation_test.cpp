@@ -62,7 +62,8 @@ TEST(Regex, ErrorsNameConstructAndOffset) {
       {"\\p{L}", "Unicode property"},
       {"(?i)a", "inline flag"},
       {std::string(40, '(') + "a" + std::string(40, ')'), "groups nested deeper than 32"},
-      {"((((a{1000}){1000}){1000}b{9000}c{9000}){9})" + std::string(3, 'x') + "(aaa){10000}{2}", "a quantifier after"},
+      {"((((a{1000}){1000}){1000}b{9000}c{9000}){9})" + std::string(3, 'x') + "(aaa){10000}{2}",
+       "a quantifier after"},
   };
   for (const auto& [pattern, text] : cases) {
     EXPECT_THAT(error_of(compile_regex(pattern)), HasSubstr(text)) << pattern;
@@ -84,7 +85,11 @@ TEST(Regex, NestedRepetitionsStaySmall) {
 TEST(Gbnf, Languages) {
   const std::vector<Case> cases = {
       {"root ::= \"a\" b?\nb ::= [0-9]+ # digits\n", {"a", "a12"}, {"", "ab", "12"}},
-      {"root ::= (\"a\" |\n  \"b\")* end\nend ::= \".\"", {".", "ab."}, {"ab", "."  "."}},
+      {"root ::= (\"a\" |\n  \"b\")* end\nend ::= \".\"",
+       {".", "ab."},
+       {"ab",
+        "."
+        "."}},
       {"root ::= \"x\"{2,3}\n  | \"y\"{2}\n", {"xx", "xxx", "yy"}, {"x", "xxxx", "y"}},
       {"root ::= \"(\" root \")\" | \"\"", {"", "()", "((()))"}, {"(", "(()"}},
       {"root ::= [^\"\\\\\\n] .", {"a\n", "é€"}, {"\"a", "a"}},
@@ -113,7 +118,8 @@ TEST(Gbnf, ErrorsNameLineAndColumn) {
       {"root ::= \"a\nb\"", "'\"' without an end"},
       {"root ::= \"a\"\nroot ::= \"b\"", "grammar 2:1: rule \"root\" is defined twice"},
       {"root ::= \"\\q\"", "unknown escape"},
-      {"root ::= " + std::string(40, '(') + "\"a\"" + std::string(40, ')'), "groups nested deeper than 32"},
+      {"root ::= " + std::string(40, '(') + "\"a\"" + std::string(40, ')'),
+       "groups nested deeper than 32"},
   };
   for (const auto& [grammar, text] : cases) {
     EXPECT_THAT(error_of(compile_gbnf(grammar)), HasSubstr(text)) << grammar;
