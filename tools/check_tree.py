@@ -17,7 +17,7 @@ LAYERS = {
     "base": 0,
     "platform": 1, "options": 1, "tensor": 1,
     "kernels": 2, "format": 2, "text": 2,
-    "ops": 3, "kv": 3, "hub": 3,
+    "ops": 3, "kv": 3, "hub": 3, "grammar": 3,
     "quant": 4, "sampling": 4, "transfer": 4,
     "model": 5, "sched": 5,
     "spec": 6,

@@ -1,0 +1,12 @@
+// A grammar of any bytes compiles or gives an error, and what compiles can be walked within its
+// budgets.
+#include <cstddef>
+#include <cstdint>
+
+#include "grammar/compile.h"
+#include "grammar_fuzz_support.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  trine::grammar::walk(trine::grammar::compile_gbnf({reinterpret_cast<const char*>(data), size}));
+  return 0;
+}
