@@ -305,7 +305,11 @@ class Reader {
     } else {
       TRINE_TRY_ASSIGN(types, implied_types(s, at));
     }
-    if (s.value("nullable", Json(false)) == true) {
+    const Json nullable = s.value("nullable", Json(false));
+    if (!nullable.is_boolean()) {
+      return wrong(pointer_to(at, "nullable"), "true or false expected");
+    }
+    if (nullable.get<bool>()) {
       types.emplace_back("null");
     }
     std::vector<NodeId> ways;
@@ -545,8 +549,15 @@ class Reader {
       return wrong(pointer_to(at, "properties"), "an object expected");
     }
     std::set<std::string> required;
-    for (const Json& name : s.value("required", Json::array())) {
-      if (!name.is_string() || !(properties.contains(name.get<std::string>()))) {
+    const Json required_names = s.value("required", Json::array());
+    if (!required_names.is_array()) {
+      return wrong(pointer_to(at, "required"), "a list of names expected");
+    }
+    for (const Json& name : required_names) {
+      if (!name.is_string()) {
+        return wrong(pointer_to(at, "required"), "a list of names expected");
+      }
+      if (!properties.contains(name.get<std::string>())) {
         return refuse(pointer_to(at, "required"),
                       "a required property without a schema in \"properties\" is not supported");
       }

@@ -1,6 +1,6 @@
 // Every budget of structured output, in one place (docs/structured-output.md lists them with
-// reasons). All are counts, never clocks, so that the same request is accepted or refused
-// everywhere.
+// reasons). All are counts, never clocks, so that a compilation is accepted or refused
+// everywhere alike. What masks remember of each other saves work of later ones, never adds any.
 #pragma once
 
 #include <cstddef>

@@ -90,6 +90,11 @@ TEST(JsonSchema, ErrorsNameThePointer) {
       {R"({"type":"object","required":["a"]})", "schema #/required"},
       {R"({"type":"object","properties":{"n":{"$ref":"#"}},"required":["n"]})",
        "matches no finite text"},
+      {R"({"properties":{"a":true},"required":"a"})",
+       "schema #/required: a list of names expected"},
+      {R"({"properties":{"a":true},"required":[1]})",
+       "schema #/required: a list of names expected"},
+      {R"({"type":"string","nullable":1})", "schema #/nullable: true or false expected"},
       {"[", "parse error"},
   };
   for (const auto& [schema, text] : cases) {
