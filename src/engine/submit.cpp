@@ -317,9 +317,11 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
 
 Result<RequestId> Engine::submit(GenerationRequest params, EventCallback on_event) {
   TRINE_TRY_ASSIGN(auto request, impl_->make_request(std::move(params), std::move(on_event)));
-  impl_->refusal = impl_->scheduler->refuse(request->stats.prompt_tokens);
-  if (impl_->refusal) {
-    const sched::Refusal& why = *impl_->refusal;
+  const std::optional<sched::Refusal> refused =
+      impl_->scheduler->refuse(request->stats.prompt_tokens);
+  impl_->refusal = refused;
+  if (refused) {
+    const sched::Refusal& why = *refused;
     return fail(
         ErrorCode::kUnavailable,
         "the queue is full: {} requests (at most {}) with {} tokens (at most {}) wait; retry "
@@ -330,8 +332,8 @@ Result<RequestId> Engine::submit(GenerationRequest params, EventCallback on_even
   request->id = impl_->next_id++;
   const RequestId id = request->id;
   std::optional<double> deadline_ms;
-  if (request->params.timeout_ms) {
-    deadline_ms = request->submitted_ms + *request->params.timeout_ms;
+  if (const std::optional<double>& timeout_ms = request->params.timeout_ms; timeout_ms) {
+    deadline_ms = request->submitted_ms + *timeout_ms;
   }
   impl_->scheduler->submit(id, {.tenant = request->params.tenant,
                                 .priority = request->params.priority,

@@ -21,7 +21,7 @@ std::uint32_t saturate(std::uint64_t size) {
 
 }  // namespace
 
-std::vector<CodeRange> normalize_ranges(std::vector<CodeRange> ranges) {
+std::vector<CodeRange> normalize_ranges(const std::vector<CodeRange>& ranges) {
   std::vector<CodeRange> whole;
   for (const CodeRange& r : ranges) {
     if (r.low < kFirstSurrogate) {
@@ -217,6 +217,7 @@ NodeId Ir::utf8_range(char32_t low, char32_t high) {
 
 NodeId Ir::code_points(const std::vector<CodeRange>& ranges) {
   std::vector<NodeId> parts;
+  parts.reserve(ranges.size());
   for (const CodeRange& r : ranges) {
     parts.push_back(utf8_range(r.low, r.high));
   }

@@ -26,7 +26,7 @@ struct CodeRange {
 };
 
 // Sorted, without overlaps or neighbours, surrogates taken out.
-std::vector<CodeRange> normalize_ranges(std::vector<CodeRange> ranges);
+std::vector<CodeRange> normalize_ranges(const std::vector<CodeRange>& ranges);
 // The code points (without surrogates) that are not in a normalized list.
 std::vector<CodeRange> complement(const std::vector<CodeRange>& ranges);
 
