@@ -322,7 +322,7 @@ class Reader {
       pos_ = open;
       return wrong("'[' without ']'");
     }
-    set = normalize_ranges(std::move(set));
+    set = normalize_ranges(set);
     return ir_.code_points(negated ? complement(set) : set);
   }
 

@@ -58,7 +58,7 @@ std::vector<CodeRange> complement(const std::vector<CodeRange>& ranges) {
   if (next <= kLastCodePoint) {
     out.push_back({next, kLastCodePoint});
   }
-  return normalize_ranges(std::move(out));
+  return normalize_ranges(out);
 }
 
 Ir::Ir() {

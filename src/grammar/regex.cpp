@@ -342,7 +342,7 @@ class Reader {
       pos_ = open;
       return wrong("'[' without ']'");
     }
-    set = normalize_ranges(std::move(set));
+    set = normalize_ranges(set);
     return chars(negated ? complement(set) : set);
   }
 
