@@ -6,17 +6,9 @@
 
 #include <unistd.h>
 
+#include "platform/control_group.h"
+
 namespace trine {
-namespace {
-
-// The number in a one-line file of the control group, or `missing`: "max" means no limit.
-std::int64_t group_value(const char* path, std::int64_t missing) {
-  std::ifstream in(path);
-  std::int64_t value = 0;
-  return in >> value ? value : missing;
-}
-
-}  // namespace
 
 std::int64_t physical_memory_bytes() {
   const long pages = ::sysconf(_SC_PHYS_PAGES);
@@ -34,9 +26,7 @@ std::int64_t available_memory_bytes() {
       break;
     }
   }
-  const std::int64_t limit = group_value("/sys/fs/cgroup/memory.max", available);
-  const std::int64_t used = group_value("/sys/fs/cgroup/memory.current", 0);
-  return limit == available ? available : std::clamp<std::int64_t>(limit - used, 0, available);
+  return std::min(available, group_limits().memory_left.value_or(available));
 }
 
 }  // namespace trine

@@ -1,10 +1,13 @@
 #include "platform/thread_team.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cmath>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include <linux/futex.h>
@@ -14,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "platform/control_group.h"
 #include "platform/cpu.h"
 
 namespace trine {
@@ -86,8 +90,10 @@ void pin_to(pthread_t thread, int cpu) {
 }  // namespace
 
 int num_usable_cpus() {
-  const std::size_t count = usable_cpus().size();
-  return count == 0 ? 1 : static_cast<int>(count);
+  const int count = std::max(static_cast<int>(usable_cpus().size()), 1);
+  const std::optional<double> quota = group_limits().cpus;
+  // A part of a CPU is worth a thread: the others use what it leaves.
+  return quota && *quota < count ? std::max(static_cast<int>(std::ceil(*quota)), 1) : count;
 }
 
 struct ThreadTeam::Impl {

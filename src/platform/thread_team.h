@@ -16,7 +16,8 @@
 
 namespace trine {
 
-// CPUs that this process may run on (scheduler affinity, not the machine's count).
+// CPUs that this process may use: its scheduler affinity, and no more than its control groups give
+// it time on.
 int num_usable_cpus();
 
 class ThreadTeam {
