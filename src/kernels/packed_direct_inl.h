@@ -12,12 +12,15 @@
 namespace trine::kernels {
 namespace {
 
-// Asks for vector v's share of a chunk's lines, as many as the chunk has, at p.
+// Asks for the share of a chunk's lines at p that belongs to vector v and the quads from `first` on,
+// of as many shares as the chunk has steps and vectors.
 template <CodeKind kCodes>
-TRINE_DOT_INLINE void prefetch_share(const std::uint8_t* p, std::int64_t v) {
+TRINE_DOT_INLINE void prefetch_share(const std::uint8_t* p, std::int64_t v, std::int64_t first) {
   constexpr std::int64_t kBytes = 2 * packed_strip_bytes(kCodes);
-  const std::int64_t begin = kBytes * v / kVectors / 64 * 64;
-  const std::int64_t end = kBytes * (v + 1) / kVectors / 64 * 64;
+  constexpr std::int64_t kShares = kVectors * (8 / kStepQuads);
+  const std::int64_t share = first / kStepQuads * kVectors + v;
+  const std::int64_t begin = kBytes * share / kShares / 64 * 64;
+  const std::int64_t end = kBytes * (share + 1) / kShares / 64 * 64;
 #pragma GCC unroll 16
   for (std::int64_t line = begin; line < end; line += 64) {
     prefetch(p + line);
@@ -31,23 +34,48 @@ struct DirectRows {
   std::int64_t ahead;  // weights are asked for so many bytes before their use
 };
 
-// Quads [first, first + count) of unpacked codes times the same columns of NX rows. Rows in threes,
-// so that an address is base + {0, 1, 2} * stride and few registers hold them all. Activations are
-// read again for every vector of weights: kept, they would push the sums out of the registers.
-template <unsigned NX>
-TRINE_DOT_INLINE void dot_quads(const B (&codes)[8], std::int64_t first, std::int64_t count,
-                                const DirectRows& x, std::int64_t v, D (&sums)[NX][kVectors]) {
-  const std::int8_t* row = x.codes;
-  __asm__("" : "+r"(row));  // the compiler cannot know that the last vector's loads were the same
-#pragma GCC unroll 16
-  for (std::int64_t m = 0; m < NX; ++m) {
-    if (m > 0 && m % 3 == 0) {
-      row += 3 * x.stride;
-    }
+// kStepQuads quads of kStepVectors vectors of a chunk, from quad kFirst and vector kVector on, times
+// the same columns of NX rows. Neighbouring products belong to different sums, so that none waits
+// for the one before it, and four activations in a register serve all vectors of the step. Rows in
+// threes, so that an address is base + {0, 1, 2} * stride and few registers hold them all.
+template <CodeKind kCodes, int kFirst, unsigned kVector, unsigned NX>
+TRINE_DOT_INLINE void dot_step(const std::uint8_t* p, const DirectRows& x,
+                               D (&sums)[NX][kVectors]) {
+  constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
+  __asm__("" : "+r"(p));  // else the compiler keeps packed codes of the last step in registers
+  B codes[kStepVectors][kStepQuads];
+#pragma GCC unroll 4
+  for (std::int64_t i = 0; i < kStepVectors; ++i) {
+    const std::int64_t v = kVector + i;
+    prefetch_share<kCodes>(p + x.ahead, v, kFirst);
+    unpack<kCodes, kFirst, kStepQuads>(p + strip_of(v) * kStrip + offset_in_strip(v), codes[i]);
+  }
 #pragma GCC unroll 8
-    for (std::int64_t q = first; q < first + count; ++q) {
-      sums[m][v] = ddot_at(sums[m][v], codes[q], row + x.stride * (m % 3) + 4 * q);
+  for (std::int64_t q = 0; q < kStepQuads; ++q) {
+    const std::int8_t* row = x.codes + 4 * (kFirst + q);
+#pragma GCC unroll 16
+    for (std::int64_t m = 0; m < NX; ++m) {
+      if (m > 0 && m % 3 == 0) {
+        row += 3 * x.stride;
+      }
+      const X four = xload(row + x.stride * (m % 3));
+#pragma GCC unroll 4
+      for (std::int64_t i = 0; i < kStepVectors; ++i) {
+        sums[m][kVector + i] = ddot(sums[m][kVector + i], codes[i][q], four);
+      }
     }
+  }
+}
+
+// Quads [kFirst, kFirst + kCount) of all vectors.
+template <CodeKind kCodes, int kFirst, int kCount, unsigned NX, unsigned kVector = 0>
+TRINE_DOT_INLINE void dot_quads(const std::uint8_t* p, const DirectRows& x,
+                                D (&sums)[NX][kVectors]) {
+  dot_step<kCodes, kFirst, kVector, NX>(p, x, sums);
+  if constexpr (kVector + kStepVectors < kVectors) {
+    dot_quads<kCodes, kFirst, kCount, NX, kVector + kStepVectors>(p, x, sums);
+  } else if constexpr (kCount > kStepQuads) {
+    dot_quads<kCodes, kFirst + kStepQuads, kCount - kStepQuads, NX>(p, x, sums);
   }
 }
 
@@ -55,16 +83,9 @@ TRINE_DOT_INLINE void dot_quads(const B (&codes)[8], std::int64_t first, std::in
 template <CodeKind kCodes, unsigned NX>
 TRINE_DOT_INLINE const std::uint8_t* dot_chunks(const std::uint8_t* p, std::int64_t num_chunks,
                                                 DirectRows x, D (&sums)[NX][kVectors]) {
-  constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
   for (std::int64_t c = 0; c < num_chunks; ++c) {
-#pragma GCC unroll 4
-    for (std::int64_t v = 0; v < kVectors; ++v) {
-      prefetch_share<kCodes>(p + x.ahead, v);
-      B codes[8];
-      unpack<kCodes>(p + strip_of(v) * kStrip + offset_in_strip(v), codes);
-      dot_quads<NX>(codes, 0, 8, x, v, sums);
-    }
-    p += 2 * kStrip;
+    dot_quads<kCodes, 0, 8, NX>(p, x, sums);
+    p += 2 * packed_strip_bytes(kCodes);
     x.codes += kPackedChunk;
   }
   return p;
@@ -75,24 +96,18 @@ template <CodeKind kCodes, unsigned NX>
 TRINE_DOT_INLINE const std::uint8_t* dot_half_chunks(const std::uint8_t* p, const DirectRows& x,
                                                      D (&first)[NX][kVectors],
                                                      D (&second)[NX][kVectors]) {
-  constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
-#pragma GCC unroll 4
-  for (std::int64_t v = 0; v < kVectors; ++v) {
-    prefetch_share<kCodes>(p + x.ahead, v);
-    B codes[8];
-    unpack<kCodes>(p + strip_of(v) * kStrip + offset_in_strip(v), codes);
-    dot_quads<NX>(codes, 0, 4, x, v, first);
-    dot_quads<NX>(codes, 4, 4, x, v, second);
-  }
-  return p + 2 * kStrip;
+  dot_quads<kCodes, 0, 4, NX>(p, x, first);
+  dot_quads<kCodes, 4, 4, NX>(p, x, second);
+  return p + 2 * packed_strip_bytes(kCodes);
 }
 
 template <unsigned NX>
 TRINE_DOT_INLINE void start_group(const Shape& s, const PackedRows& x, std::int64_t row0,
                                   std::int64_t group_idx, D (&sums)[NX][kVectors]) {
+  const std::int32_t* sum = x.sums + row0 * x.sum_stride + group_idx;
 #pragma GCC unroll 16
-  for (std::int64_t m = 0; m < NX; ++m) {
-    const std::int32_t start = -s.zero_point * x.sums[(row0 + m) * x.sum_stride + group_idx];
+  for (std::int64_t m = 0; m < NX; ++m, sum += x.sum_stride) {
+    const std::int32_t start = -s.zero_point * *sum;
 #pragma GCC unroll 4
     for (std::int64_t v = 0; v < kVectors; ++v) {
       sums[m][v] = dset(start);
@@ -100,24 +115,36 @@ TRINE_DOT_INLINE void start_group(const Shape& s, const PackedRows& x, std::int6
   }
 }
 
-template <unsigned NX>
-TRINE_DOT_INLINE void add_group(const Shape& s, const Header& header, std::int64_t part,
-                                const PackedRows& x, std::int64_t row0, std::int64_t group_idx,
-                                const D (&sums)[NX][kVectors], float* out) {
+template <bool kHasMin, unsigned NX>
+TRINE_DOT_INLINE void add_products(const Shape& s, const F* scale, const F* min,
+                                   const PackedRows& x, std::int64_t row0, std::int64_t group_idx,
+                                   const D (&sums)[NX][kVectors], float* out) {
+  const float* x_scale = x.scales + row0 * x.group_stride + (group_idx >> s.activation_shift);
+  const float* scaled_sum = x.scaled_sums + row0 * x.sum_stride + group_idx;
 #pragma GCC unroll 16
-  for (std::int64_t m = 0; m < NX; ++m) {
-    const std::int64_t row = row0 + m;
-    const F scale = fset(x.scales[row * x.group_stride + (group_idx >> s.activation_shift)]);
+  for (std::int64_t m = 0; m < NX; ++m, x_scale += x.group_stride, scaled_sum += x.sum_stride) {
+    const F row_scale = fset(*x_scale);
 #pragma GCC unroll 4
     for (std::int64_t v = 0; v < kVectors; ++v) {
       float* const at = out + 32 * m + kVectorRows * v;
-      F acc = ffma(fconvert(sums[m][v]), fmul(header.scale[part][v], scale), fload(at));
-      if (s.has_min) {
-        const F scaled_sum = fset(x.scaled_sums[row * x.sum_stride + group_idx]);
-        acc = ffma(header.min[part][v], scaled_sum, acc);
+      F acc = ffma(fconvert(sums[m][v]), fmul(scale[v], row_scale), fload(at));
+      if constexpr (kHasMin) {
+        acc = ffma(min[v], fset(*scaled_sum), acc);
       }
       fstore(at, acc);
     }
+  }
+}
+
+// The float chain's step after the products of a group.
+template <unsigned NX>
+TRINE_DOT_INLINE void add_group(const Shape& s, const F* scale, const F* min, const PackedRows& x,
+                                std::int64_t row0, std::int64_t group_idx,
+                                const D (&sums)[NX][kVectors], float* out) {
+  if (s.has_min) {
+    add_products<true, NX>(s, scale, min, x, row0, group_idx, sums, out);
+  } else {
+    add_products<false, NX>(s, scale, min, x, row0, group_idx, sums, out);
   }
 }
 
@@ -146,8 +173,8 @@ void multiply_direct(const PackedMatrix& w, const PackedRows& x, std::int64_t ro
       start_group<NX>(s, x, row0, group_idx, first);
       start_group<NX>(s, x, row0, group_idx + 1, second);
       p = dot_half_chunks<kCodes, NX>(p, {codes + col, stride, ahead}, first, second);
-      add_group<NX>(s, header, 0, x, row0, group_idx, first, out);
-      add_group<NX>(s, header, 1, x, row0, group_idx + 1, second, out);
+      add_group<NX>(s, header.scale[0], header.min[0], x, row0, group_idx, first, out);
+      add_group<NX>(s, header.scale[1], header.min[1], x, row0, group_idx + 1, second, out);
       group_idx += 2;
       col = unit_end;
       continue;
@@ -157,7 +184,7 @@ void multiply_direct(const PackedMatrix& w, const PackedRows& x, std::int64_t ro
       D sums[NX][kVectors];
       start_group<NX>(s, x, row0, group_idx, sums);
       p = dot_chunks<kCodes, NX>(p, (end - col) / kPackedChunk, {codes + col, stride, ahead}, sums);
-      add_group<NX>(s, header, part, x, row0, group_idx, sums, out);
+      add_group<NX>(s, header.scale[part], header.min[part], x, row0, group_idx, sums, out);
       col = end;
     }
   }

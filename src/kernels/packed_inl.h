@@ -79,7 +79,7 @@ TRINE_DOT_INLINE void decode_chunk(const std::uint8_t* p, [[maybe_unused]] std::
 #pragma GCC unroll 4
   for (std::int64_t v = 0; v < kVectors; ++v) {
     B codes[8];
-    unpack<kCodes>(p + strip_of(v) * kStrip + offset_in_strip(v), codes);
+    unpack<kCodes, 0, 8>(p + strip_of(v) * kStrip + offset_in_strip(v), codes);
     std::uint8_t* const strip = to + strip_of(v) * half_stride + offset_in_strip(v);
 #pragma GCC unroll 8
     for (std::int64_t q = 0; q < 8; ++q) {

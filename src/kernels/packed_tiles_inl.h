@@ -12,13 +12,15 @@ template <unsigned NX>
 TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const PackedRows& x,
                                 std::int64_t row0, float* acc, std::int32_t* dots) {
   D sums[NX][kVectors];
+  if (segment.first) {
+    start_group<NX>(s, x, row0, segment.group_idx, sums);
+  } else {
 #pragma GCC unroll 16
-  for (std::int64_t m = 0; m < NX; ++m) {
-    const std::int32_t start =
-        -s.zero_point * x.sums[(row0 + m) * x.sum_stride + segment.group_idx];
+    for (std::int64_t m = 0; m < NX; ++m) {
 #pragma GCC unroll 4
-    for (std::int64_t v = 0; v < kVectors; ++v) {
-      sums[m][v] = segment.first ? dset(start) : dload(dots + 32 * m + kVectorRows * v);
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        sums[m][v] = dload(dots + 32 * m + kVectorRows * v);
+      }
     }
   }
   // Rows in threes, so that an address is base + {0, 1, 2} * stride and few registers hold them
@@ -57,22 +59,14 @@ TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const Pa
     }
     return;
   }
-  const std::int64_t activation_group = segment.group_idx >> s.activation_shift;
+  F scale[kVectors];
+  F min[kVectors];
 #pragma GCC unroll 4
   for (std::int64_t v = 0; v < kVectors; ++v) {
-    const F scale = fload(segment.scale + kVectorRows * v);
-#pragma GCC unroll 16
-    for (std::int64_t m = 0; m < NX; ++m) {
-      float* const at = acc + 32 * m + kVectorRows * v;
-      const F x_scale = fset(x.scales[(row0 + m) * x.group_stride + activation_group]);
-      F sum = ffma(fconvert(sums[m][v]), fmul(scale, x_scale), fload(at));
-      if (s.has_min) {
-        const F scaled_sum = fset(x.scaled_sums[(row0 + m) * x.sum_stride + segment.group_idx]);
-        sum = ffma(fload(segment.min + kVectorRows * v), scaled_sum, sum);
-      }
-      fstore(at, sum);
-    }
+    scale[v] = fload(segment.scale + kVectorRows * v);
+    min[v] = s.has_min ? fload(segment.min + kVectorRows * v) : scale[v];
   }
+  add_group<NX>(s, scale, min, x, row0, segment.group_idx, sums, acc);
 }
 
 // All segments of a panel against NX rows.

@@ -29,78 +29,53 @@ TRINE_DOT_INLINE std::int64_t offset_in_strip(std::int64_t v) {
   return v * kVectorRows % 16 * 4;
 }
 
-TRINE_DOT_INLINE void unpack_nibbles(const std::uint8_t* p, B out[8]) {
-#pragma GCC unroll 4
-  for (std::int64_t i = 0; i < 4; ++i) {
-    const B both = bload(p + 64 * i);
-    out[i] = bfield<0>(both, 15);
-    out[i + 4] = bfield<4>(both, 15);
+template <int kQuad>
+TRINE_DOT_INLINE B nibble(const std::uint8_t* p) {
+  return bfield<kQuad / 4 * 4>(bload(p + std::int64_t{64} * (kQuad % 4)), 15);
+}
+
+// Two bits, as bits kTo and kTo + 1.
+template <int kQuad, int kTo>
+TRINE_DOT_INLINE B crumb(const std::uint8_t* p) {
+  return bfield<kQuad / 2 * 2 - kTo>(bload(p + std::int64_t{64} * (kQuad % 2)), 3 << kTo);
+}
+
+template <int kQuad, int kTo>
+TRINE_DOT_INLINE B bit(const std::uint8_t* p) {
+  return bfield<kQuad - kTo>(bload(p), 1 << kTo);
+}
+
+// The codes of quad kQuad (4 columns) of a chunk's 8, for one vector of rows. p: the strip, at the
+// vector's offset.
+template <CodeKind kCodes, int kQuad>
+TRINE_DOT_INLINE B unpack_quad(const std::uint8_t* p) {
+  switch (kCodes) {
+    case CodeKind::kU8:
+      return bload(p + std::int64_t{64} * kQuad);
+    case CodeKind::kU2:
+      return crumb<kQuad, 0>(p);
+    case CodeKind::kU3:
+      return bor(crumb<kQuad, 0>(p), bit<kQuad, 2>(p + 128));
+    case CodeKind::kU5:
+      return bor(nibble<kQuad>(p), bit<kQuad, 4>(p + 256));
+    case CodeKind::kU6:
+      return bor(nibble<kQuad>(p), crumb<kQuad, 4>(p + 256));
+    case CodeKind::kIq4Nl:
+      return blookup(kIq4NlCodes, nibble<kQuad>(p));
+    case CodeKind::kE2M1:
+      return blookup(kE2M1Codes, nibble<kQuad>(p));
+    case CodeKind::kU4:
+      break;
   }
+  return nibble<kQuad>(p);
 }
 
-template <int kTo>
-TRINE_DOT_INLINE void unpack_crumbs(const std::uint8_t* p, B out[8]) {
-#pragma GCC unroll 2
-  for (std::int64_t i = 0; i < 2; ++i) {
-    const B four = bload(p + 64 * i);
-    out[i] = bfield<0 - kTo>(four, 3 << kTo);
-    out[i + 2] = bfield<2 - kTo>(four, 3 << kTo);
-    out[i + 4] = bfield<4 - kTo>(four, 3 << kTo);
-    out[i + 6] = bfield<6 - kTo>(four, 3 << kTo);
-  }
-}
-
-// Adds bit q of each byte to the codes of quad q, as bit kTo.
-template <int kTo>
-TRINE_DOT_INLINE void add_bits(const std::uint8_t* p, B out[8]) {
-  const B bits = bload(p);
-  out[0] = bor(out[0], bfield<0 - kTo>(bits, 1 << kTo));
-  out[1] = bor(out[1], bfield<1 - kTo>(bits, 1 << kTo));
-  out[2] = bor(out[2], bfield<2 - kTo>(bits, 1 << kTo));
-  out[3] = bor(out[3], bfield<3 - kTo>(bits, 1 << kTo));
-  out[4] = bor(out[4], bfield<4 - kTo>(bits, 1 << kTo));
-  out[5] = bor(out[5], bfield<5 - kTo>(bits, 1 << kTo));
-  out[6] = bor(out[6], bfield<6 - kTo>(bits, 1 << kTo));
-  out[7] = bor(out[7], bfield<7 - kTo>(bits, 1 << kTo));
-}
-
-TRINE_DOT_INLINE void lookup_all(const std::uint8_t* table, B out[8]) {
-#pragma GCC unroll 8
-  for (std::int64_t i = 0; i < 8; ++i) {
-    out[i] = blookup(table, out[i]);
-  }
-}
-
-// The 8 quads (4 columns each) of a chunk, for one vector of rows. p: the strip, at the vector's
-// offset.
-template <CodeKind kCodes>
-TRINE_DOT_INLINE void unpack(const std::uint8_t* p, B out[8]) {
-  if constexpr (kCodes == CodeKind::kU8) {
-#pragma GCC unroll 8
-    for (std::int64_t i = 0; i < 8; ++i) {
-      out[i] = bload(p + 64 * i);
-    }
-  } else if constexpr (kCodes == CodeKind::kU2 || kCodes == CodeKind::kU3) {
-    unpack_crumbs<0>(p, out);
-    if constexpr (kCodes == CodeKind::kU3) {
-      add_bits<2>(p + 128, out);
-    }
-  } else {
-    unpack_nibbles(p, out);
-    if constexpr (kCodes == CodeKind::kU5) {
-      add_bits<4>(p + 256, out);
-    } else if constexpr (kCodes == CodeKind::kU6) {
-      B high[8];
-      unpack_crumbs<4>(p + 256, high);
-#pragma GCC unroll 8
-      for (std::int64_t i = 0; i < 8; ++i) {
-        out[i] = bor(out[i], high[i]);
-      }
-    } else if constexpr (kCodes == CodeKind::kIq4Nl) {
-      lookup_all(kIq4NlCodes, out);
-    } else if constexpr (kCodes == CodeKind::kE2M1) {
-      lookup_all(kE2M1Codes, out);
-    }
+// Quads [kFirst, kFirst + kCount).
+template <CodeKind kCodes, int kFirst, int kCount>
+TRINE_DOT_INLINE void unpack(const std::uint8_t* p, B* out) {
+  *out = unpack_quad<kCodes, kFirst>(p);
+  if constexpr (kCount > 1) {
+    unpack<kCodes, kFirst + 1, kCount - 1>(p, out + 1);
   }
 }
 

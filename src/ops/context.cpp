@@ -17,6 +17,7 @@ std::byte* aligned(std::byte* start) {
 
 Context::Context(ThreadTeam& team)
     : team_(&team),
+      turns_(team.num_threads()),
       quantized_rows_(std::make_unique<QuantizedRows>()),
       scratch_(static_cast<std::size_t>(team.num_threads())) {}
 

@@ -3,7 +3,6 @@
 // time, and then multiplied with every row of x while they are in the second-level cache.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 
 #include "base/check.h"
@@ -105,15 +104,14 @@ void linear_f32(Context& ctx, const LinearInput& input, const LinearTask& task) 
     work(0, w.rows, 0);
     return;
   }
-  // Dealt out as members come for more: one that is held up does not hold up the others.
   const std::int64_t grab =
       std::clamp<std::int64_t>(round_up(kGrabBytes / w.row_bytes, kSplitGrain), kSplitGrain,
                                std::max(kSplitGrain, round_up(w.rows / num_threads, kSplitGrain)));
-  std::atomic<std::int64_t> next{0};
+  TurnQueue& queue = ctx.turns();
+  queue.start((w.rows + grab - 1) / grab);
   ctx.team().run([&](int thread_idx) {
-    for (std::int64_t n = next.fetch_add(grab, std::memory_order_relaxed); n < w.rows;
-         n = next.fetch_add(grab, std::memory_order_relaxed)) {
-      work(n, std::min(n + grab, w.rows), thread_idx);
+    for (std::int64_t turn = queue.next(thread_idx); turn >= 0; turn = queue.next(thread_idx)) {
+      work(turn * grab, std::min((turn + 1) * grab, w.rows), thread_idx);
     }
   });
 }
@@ -167,13 +165,10 @@ void linear_packed(Context& ctx, const LinearInput& input, std::span<const Linea
   ctx.reserve_scratch(static_cast<std::size_t>(kernels::kPackedScratchBytes));
   const kernels::PackedTable& table = kernels::packed_table();
   const kernels::Tuning tuning = kernels::tuning(isa_level());
-  std::atomic<std::int64_t> next{0};
+  TurnQueue& queue = ctx.turns();
+  queue.start(turns);
   const auto member = [&](int thread_idx) {
-    for (;;) {
-      const std::int64_t turn = next.fetch_add(1, std::memory_order_relaxed);
-      if (turn >= turns) {
-        return;
-      }
+    for (std::int64_t turn = queue.next(thread_idx); turn >= 0; turn = queue.next(thread_idx)) {
       std::size_t j = num_jobs - 1;
       while (turn < jobs[j].first_turn) {
         --j;

@@ -18,6 +18,7 @@
 
 #include "kernels/packed.h"
 #include "platform/thread_team.h"
+#include "platform/turn_queue.h"
 #include "tensor/dtype.h"
 
 namespace trine::ops {
@@ -75,8 +76,12 @@ class Context {
 
   QuantizedRows& quantized_rows() { return *quantized_rows_; }
 
+  // Of the one operation that is at work.
+  TurnQueue& turns() { return turns_; }
+
  private:
   ThreadTeam* team_;
+  TurnQueue turns_;
   std::unique_ptr<QuantizedRows> quantized_rows_;
   std::size_t scratch_bytes_ = 0;  // of each member
   std::vector<std::unique_ptr<std::byte[]>> scratch_;

@@ -14,6 +14,9 @@ namespace trine::kernels {
 namespace {
 
 constexpr unsigned kVectorRows = 8;
+// What a step of packed_direct_inl.h keeps unpacked in registers.
+constexpr unsigned kStepVectors = 1;
+constexpr int kStepQuads = 8;
 constexpr unsigned kMaxTileRows = 2;  // eight sums, four weight vectors
 // Rows that codes in registers are multiplied with at once.
 #if defined(TRINE_FEW_TILES)

@@ -14,6 +14,9 @@ namespace trine::kernels {
 namespace {
 
 constexpr unsigned kVectorRows = 16;
+// What a step of packed_direct_inl.h keeps unpacked in registers.
+constexpr unsigned kStepVectors = 2;
+constexpr int kStepQuads = 4;
 #if defined(TRINE_FEW_TILES)
 constexpr unsigned kMaxTileRows = 2;
 constexpr unsigned kMaxDirectRows = 2;

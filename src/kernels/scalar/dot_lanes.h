@@ -24,6 +24,9 @@ namespace trine::kernels {
 namespace {
 
 constexpr unsigned kVectorRows = 16;
+// What a step of packed_direct_inl.h keeps unpacked in registers.
+constexpr unsigned kStepVectors = 1;
+constexpr int kStepQuads = 8;
 constexpr unsigned kMaxTileRows = 1;
 // Rows that codes in registers are multiplied with at once.
 constexpr unsigned kMaxDirectRows = 1;
