@@ -12,8 +12,8 @@
 namespace trine::kernels {
 namespace {
 
-// Asks for the share of a chunk's lines at p that belongs to vector v and the quads from `first` on,
-// of as many shares as the chunk has steps and vectors.
+// Asks for the share of a chunk's lines at p that belongs to vector v and the quads from `first`
+// on, of as many shares as the chunk has steps and vectors.
 template <CodeKind kCodes>
 TRINE_DOT_INLINE void prefetch_share(const std::uint8_t* p, std::int64_t v, std::int64_t first) {
   constexpr std::int64_t kBytes = 2 * packed_strip_bytes(kCodes);
@@ -34,10 +34,10 @@ struct DirectRows {
   std::int64_t ahead;  // weights are asked for so many bytes before their use
 };
 
-// kStepQuads quads of kStepVectors vectors of a chunk, from quad kFirst and vector kVector on, times
-// the same columns of NX rows. Neighbouring products belong to different sums, so that none waits
-// for the one before it, and four activations in a register serve all vectors of the step. Rows in
-// threes, so that an address is base + {0, 1, 2} * stride and few registers hold them all.
+// kStepQuads quads of kStepVectors vectors of a chunk, from quad kFirst and vector kVector on,
+// times the same columns of NX rows. Neighbouring products belong to different sums, so that none
+// waits for the one before it, and four activations in a register serve all vectors of the step.
+// Rows in threes, so that an address is base + {0, 1, 2} * stride and few registers hold them all.
 template <CodeKind kCodes, int kFirst, unsigned kVector, unsigned NX>
 TRINE_DOT_INLINE void dot_step(const std::uint8_t* p, const DirectRows& x,
                                D (&sums)[NX][kVectors]) {

@@ -36,8 +36,7 @@ void keep_least(std::optional<T>& kept, std::optional<T> value) {
   }
 }
 
-std::optional<double> share(std::optional<std::int64_t> quota,
-                            std::optional<std::int64_t> period) {
+std::optional<double> share(std::optional<std::int64_t> quota, std::optional<std::int64_t> period) {
   if (!quota || !period || *quota == 0 || *period == 0) {
     return std::nullopt;
   }
@@ -79,11 +78,10 @@ void read_v1(const fs::path& group, GroupLimits& limits) {
   keep_least(limits.cpus, share(file_number(group / "cpu.cfs_quota_us"),  // "-1": no limit
                                 file_number(group / "cpu.cfs_period_us")));
   const fs::path stat = group / "memory.stat";
-  keep_least(
-      limits.memory_left,
-      left(file_number(group / "memory.limit_in_bytes"),
-           file_number(group / "memory.usage_in_bytes"),
-           keyed_number(stat, "total_inactive_file") + keyed_number(stat, "total_active_file")));
+  keep_least(limits.memory_left, left(file_number(group / "memory.limit_in_bytes"),
+                                      file_number(group / "memory.usage_in_bytes"),
+                                      keyed_number(stat, "total_inactive_file") +
+                                          keyed_number(stat, "total_active_file")));
 }
 
 // The group and its parents up to `base`. Inside a container the path may be the host's, which is

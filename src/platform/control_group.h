@@ -1,8 +1,8 @@
 // What the control groups of this process (containers, systemd slices) let it have: a container
 // with two CPUs' worth of time on a machine of 64 must not start 64 threads.
 // Reads version 2 and version 1 of the interface (kernel: Documentation/admin-guide/cgroup-v2.rst,
-// cgroup-v1/memory.rst, scheduler/sched-bwc.rst). A limit of a parent counts too. Errors: none; what
-// cannot be read is no limit. Thread rule: any thread.
+// cgroup-v1/memory.rst, scheduler/sched-bwc.rst). A limit of a parent counts too. Errors: none;
+// what cannot be read is no limit. Thread rule: any thread.
 #pragma once
 
 #include <cstdint>

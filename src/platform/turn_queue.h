@@ -1,8 +1,8 @@
 // Deals the turns [0, n) of one piece of parallel work out to the members of a team.
 //
-// Every member owns a contiguous part and takes it from the front, so that what it reads from memory
-// is one stream; who is done takes from the back of the longest part left, so that a member that is
-// held up does not hold up the others. (Work stealing: Blumofe and Leiserson, "Scheduling
+// Every member owns a contiguous part and takes it from the front, so that what it reads from
+// memory is one stream; who is done takes from the back of the longest part left, so that a member
+// that is held up does not hold up the others. (Work stealing: Blumofe and Leiserson, "Scheduling
 // multithreaded computations by work stealing", 1999; here on ranges, as no turn makes new ones.)
 // Thread rule: start() by one thread before the others call next(); next() by each member for
 // itself.
