@@ -14,11 +14,11 @@ namespace {
 
 // Asks for the share of a chunk's lines at p that belongs to vector v and the quads from `first`
 // on, of as many shares as the chunk has steps and vectors.
-template <CodeKind kCodes>
+template <CodeKind kCodes, int kQuads>
 TRINE_DOT_INLINE void prefetch_share(const std::uint8_t* p, std::int64_t v, std::int64_t first) {
   constexpr std::int64_t kBytes = 2 * packed_strip_bytes(kCodes);
-  constexpr std::int64_t kShares = kVectors * (8 / kStepQuads);
-  const std::int64_t share = first / kStepQuads * kVectors + v;
+  constexpr std::int64_t kShares = kVectors * (8 / kQuads);
+  const std::int64_t share = first / kQuads * kVectors + v;
   const std::int64_t begin = kBytes * share / kShares / 64 * 64;
   const std::int64_t end = kBytes * (share + 1) / kShares / 64 * 64;
 #pragma GCC unroll 16
@@ -34,25 +34,27 @@ struct DirectRows {
   std::int64_t ahead;  // weights are asked for so many bytes before their use
 };
 
-// kStepQuads quads of kStepVectors vectors of a chunk, from quad kFirst and vector kVector on,
+// kQuads quads of kStepVectors vectors of a chunk, from quad kFirst and vector kVector on,
 // times the same columns of NX rows. Neighbouring products belong to different sums, so that none
 // waits for the one before it, and four activations in a register serve all vectors of the step.
 // Rows in threes, so that an address is base + {0, 1, 2} * stride and few registers hold them all.
-template <CodeKind kCodes, int kFirst, unsigned kVector, unsigned NX>
+template <CodeKind kCodes, int kFirst, int kQuads, unsigned kVector, unsigned NX>
 TRINE_DOT_INLINE void dot_step(const std::uint8_t* p, const DirectRows& x,
                                D (&sums)[NX][kVectors]) {
   constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
-  __asm__("" : "+r"(p));  // else the compiler keeps packed codes of the last step in registers
-  B codes[kStepVectors][kStepQuads];
+  const std::int8_t* activations = x.codes + 4 * kFirst;
+  // Else the compiler keeps what the last step loaded, and pushes the sums out of the registers.
+  __asm__("" : "+r"(p), "+r"(activations));
+  B codes[kStepVectors][static_cast<unsigned>(kQuads)];
 #pragma GCC unroll 4
   for (std::int64_t i = 0; i < kStepVectors; ++i) {
     const std::int64_t v = kVector + i;
-    prefetch_share<kCodes>(p + x.ahead, v, kFirst);
-    unpack<kCodes, kFirst, kStepQuads>(p + strip_of(v) * kStrip + offset_in_strip(v), codes[i]);
+    prefetch_share<kCodes, kQuads>(p + x.ahead, v, kFirst);
+    unpack<kCodes, kFirst, kQuads>(p + strip_of(v) * kStrip + offset_in_strip(v), codes[i]);
   }
 #pragma GCC unroll 8
-  for (std::int64_t q = 0; q < kStepQuads; ++q) {
-    const std::int8_t* row = x.codes + 4 * (kFirst + q);
+  for (std::int64_t q = 0; q < kQuads; ++q) {
+    const std::int8_t* row = activations + 4 * q;
 #pragma GCC unroll 16
     for (std::int64_t m = 0; m < NX; ++m) {
       if (m > 0 && m % 3 == 0) {
@@ -71,11 +73,12 @@ TRINE_DOT_INLINE void dot_step(const std::uint8_t* p, const DirectRows& x,
 template <CodeKind kCodes, int kFirst, int kCount, unsigned NX, unsigned kVector = 0>
 TRINE_DOT_INLINE void dot_quads(const std::uint8_t* p, const DirectRows& x,
                                 D (&sums)[NX][kVectors]) {
-  dot_step<kCodes, kFirst, kVector, NX>(p, x, sums);
+  constexpr int kQuads = kCount < kStepQuads ? kCount : kStepQuads;
+  dot_step<kCodes, kFirst, kQuads, kVector, NX>(p, x, sums);
   if constexpr (kVector + kStepVectors < kVectors) {
     dot_quads<kCodes, kFirst, kCount, NX, kVector + kStepVectors>(p, x, sums);
-  } else if constexpr (kCount > kStepQuads) {
-    dot_quads<kCodes, kFirst + kStepQuads, kCount - kStepQuads, NX>(p, x, sums);
+  } else if constexpr (kCount > kQuads) {
+    dot_quads<kCodes, kFirst + kQuads, kCount - kQuads, NX>(p, x, sums);
   }
 }
 

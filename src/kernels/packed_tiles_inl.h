@@ -30,6 +30,12 @@ TRINE_DOT_INLINE void tile_step(const Shape& s, const Segment& segment, const Pa
   const std::uint8_t* const weight_codes = segment.codes;
   const std::int64_t end = 64 * std::int64_t{segment.quads};
   for (std::int64_t at = 0; at < end; at += 64) {
+    if (at % 1024 == 0) {  // a line of activations lasts 16 quads; the next tile's come now
+      const std::int8_t* coming = codes + at / 16 + NX * stride;
+      for (unsigned m = 0; m < NX; ++m, coming += stride) {
+        prefetch(reinterpret_cast<const std::uint8_t*>(coming));
+      }
+    }
     B weights[kVectors];
 #pragma GCC unroll 4
     for (std::int64_t v = 0; v < kVectors; ++v) {

@@ -22,7 +22,7 @@ struct Row {
 constexpr std::array kRows{
     Row{{}, {}, IsaLevel::kAvx2, {6144, 8192, 12}},
     Row{{}, {}, IsaLevel::kAvx512, {6144, 8192, 12}},
-    Row{{}, {}, {}, {6144, 8192, 10}},
+    Row{{}, {}, {}, {6144, 8192, 20}},
 };
 
 bool fits(const Row& row, const CpuIdentity& cpu, IsaLevel level) {
