@@ -34,17 +34,21 @@ struct DirectRows {
   std::int64_t ahead;  // weights are asked for so many bytes before their use
 };
 
-// kQuads quads of kStepVectors vectors of a chunk, from quad kFirst and vector kVector on,
-// times the same columns of NX rows. Neighbouring products belong to different sums, so that none
-// waits for the one before it, and four activations in a register serve all vectors of the step.
-// Rows in threes, so that an address is base + {0, 1, 2} * stride and few registers hold them all.
+// kQuads quads of kStepVectors vectors of a chunk, from quad kFirst and vector kVector on, times
+// the same columns of NX rows. Where the sums have registers of their own, neighbouring products
+// belong to different sums, so that none waits for the one before it, and four activations in a
+// register serve all vectors of the step; else one sum after the other is loaded and stored. Rows
+// in threes, so that an address is base + {0, 1, 2} * stride and few registers hold them all.
 template <CodeKind kCodes, int kFirst, int kQuads, unsigned kVector, unsigned NX>
 TRINE_DOT_INLINE void dot_step(const std::uint8_t* p, const DirectRows& x,
                                D (&sums)[NX][kVectors]) {
   constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
-  const std::int8_t* activations = x.codes + 4 * kFirst;
+  const std::int8_t* row = x.codes + 4 * kFirst;
   // Else the compiler keeps what the last step loaded, and pushes the sums out of the registers.
-  __asm__("" : "+r"(p), "+r"(activations));
+  __asm__("" : "+r"(row));
+  if constexpr (kFirst > 0) {
+    __asm__("" : "+r"(p));
+  }
   B codes[kStepVectors][static_cast<unsigned>(kQuads)];
 #pragma GCC unroll 4
   for (std::int64_t i = 0; i < kStepVectors; ++i) {
@@ -52,15 +56,25 @@ TRINE_DOT_INLINE void dot_step(const std::uint8_t* p, const DirectRows& x,
     prefetch_share<kCodes, kQuads>(p + x.ahead, v, kFirst);
     unpack<kCodes, kFirst, kQuads>(p + strip_of(v) * kStrip + offset_in_strip(v), codes[i]);
   }
-#pragma GCC unroll 8
-  for (std::int64_t q = 0; q < kQuads; ++q) {
-    const std::int8_t* row = activations + 4 * q;
+  if constexpr (kStepVectors == 1) {
 #pragma GCC unroll 16
     for (std::int64_t m = 0; m < NX; ++m) {
-      if (m > 0 && m % 3 == 0) {
-        row += 3 * x.stride;
+      row += m > 0 && m % 3 == 0 ? 3 * x.stride : 0;
+#pragma GCC unroll 8
+      for (std::int64_t q = 0; q < kQuads; ++q) {
+        const std::int8_t* const at = row + x.stride * (m % 3) + 4 * q;
+        sums[m][kVector] = ddot(sums[m][kVector], codes[0][q], xload(at));
       }
-      const X four = xload(row + x.stride * (m % 3));
+    }
+    return;
+  }
+#pragma GCC unroll 8
+  for (std::int64_t q = 0; q < kQuads; ++q) {
+    const std::int8_t* at = row + 4 * q;
+#pragma GCC unroll 16
+    for (std::int64_t m = 0; m < NX; ++m) {
+      at += m > 0 && m % 3 == 0 ? 3 * x.stride : 0;
+      const X four = xload(at + x.stride * (m % 3));
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kStepVectors; ++i) {
         sums[m][kVector + i] = ddot(sums[m][kVector + i], codes[i][q], four);
