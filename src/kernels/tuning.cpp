@@ -17,14 +17,15 @@ struct Row {
 
 // The first row that fits counts. Measured with `trine bench kernels` on Emerald Rapids (Intel
 // model 207): lines asked for 4 to 12 KiB ahead keep a core's outstanding misses in use, fewer or
-// more do not; on Zen 5 (family 26) 4 KiB and more are alike. With the dot-product instruction
+// more do not; on Zen 5 (family 26) 4 KiB and more are alike. With 512-bit dot products
 // unpacking again for every ten rows costs less than the detour through the first-level cache up to
 // 128 rows on Zen 5. Without it the products are the larger part of the work. A CPU that wants
 // other figures gets a row before these.
 constexpr std::array kRows{
     Row{{}, {}, IsaLevel::kAvx2, {6144, 8192, 12}},
     Row{{}, {}, IsaLevel::kAvx512, {6144, 8192, 12}},
-    Row{{}, {}, {}, {6144, 8192, 64}},
+    Row{{}, {}, IsaLevel::kAvx512Vnni, {6144, 8192, 64}},
+    Row{{}, {}, {}, {6144, 8192, 10}},
 };
 
 bool fits(const Row& row, const CpuIdentity& cpu, IsaLevel level) {
