@@ -210,7 +210,9 @@ std::string Connection::make_id(const Request& request) const {
     return *given;
   }
   std::array<std::uint64_t, 2> noise{};
-  (void)::getrandom(noise.data(), sizeof noise, 0);  // when it fails, the id is only not unique
+  if (::getrandom(noise.data(), sizeof noise, 0) < 0) {
+    noise[0] = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+  }
   return fmt::format("req_{:016x}{:016x}", noise[0], noise[1]);
 }
 
