@@ -145,6 +145,8 @@ ApiResult<ChatRequest> parse_chat(std::string_view body_text, const Limits& limi
   out.conversation.messages = share(std::move(messages));
   if (out.tools.choice != ToolChoice::kNone) {
     out.conversation.tools = share(std::move(tools));
+    // The marks of a call may be control tokens, and the parser has to see them.
+    out.generation.skip_special = false;
   }
   return out;
 }

@@ -208,6 +208,7 @@ ApiResult<ResponsesRequest> parse_responses(std::string_view body_text, const Li
   out.conversation.messages = std::make_shared<const Json>(std::move(messages));
   if (out.tools.choice != ToolChoice::kNone) {
     out.conversation.tools = std::make_shared<const Json>(std::move(tools));
+    out.generation.skip_special = false;
   }
   return out;
 }
