@@ -4,6 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+
+#include "sampling/sampling_params.h"
 
 namespace trine::server::openai {
 
@@ -16,13 +19,14 @@ struct Limits {
   // the context.
   std::int64_t max_cost_tokens = std::int64_t{64} << 20;
   std::int32_t max_prompts = 1024;
-  std::int32_t max_n = 128;
   std::int32_t max_messages = 4096;
   std::int32_t max_tools = 128;
   std::int32_t max_stop = 16;
   std::int32_t max_stop_bytes = 1024;  // each
-  std::int32_t max_bad_words = 128;
-  std::int32_t max_logit_bias = 1024;
+
+  // What a request gets that leaves a field out: the model's own defaults or the operator's.
+  sampling::SamplingParams default_sampling = {};
+  std::optional<std::int32_t> default_max_tokens = std::nullopt;
 };
 
 }  // namespace trine::server::openai

@@ -27,6 +27,9 @@ Result<std::vector<text::TextPart>> render_prompt(const Conversation& conversati
                                                   const TemplateContext& context,
                                                   std::string_view forced_prefix = {});
 
+// Adds the ids of request.bad_words to its sampling. Errors: those of the tokenizer.
+Status add_bad_words(const text::Tokenizer& tokenizer, CommonRequest& request);
+
 // How the model behind a template writes calls: seen by rendering a conversation with one. Generic
 // when the template shows no notation known here.
 ToolFamily detect_tool_family(const TemplateContext& context);

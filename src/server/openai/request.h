@@ -22,8 +22,8 @@ using JsonPtr = std::shared_ptr<const nlohmann::ordered_json>;
 // A grammar that the answer must match; it is compiled elsewhere.
 struct Constraint {
   grammar::Notation notation = grammar::Notation::kJsonObject;
-  std::string text;
-  std::string field;  // that asked for it, for errors of the compilation
+  std::string text = {};
+  std::string field = {};  // that asked for it, for errors of the compilation
 };
 
 // Reserved: speculation never changes an answer, so this is checked and has no effect yet.
@@ -46,7 +46,8 @@ struct CommonRequest {
   // Not zero: of every prompt token too, with so many alternatives (needs the engine to give them).
   std::optional<std::int32_t> prompt_logprobs = {};
   std::optional<SpeculativeRequest> speculative = {};
-  std::string user;
+  // Texts that may not appear; the host turns them into ids (add_bad_words()).
+  std::vector<std::string> bad_words = {};
   JsonPtr metadata = {};  // an object of strings, or null
   // Fields without effect, one text each; they go into the answer.
   std::vector<std::string> warnings = {};
@@ -57,7 +58,9 @@ using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 struct CompletionRequest : CommonRequest {
   std::vector<Prompt> prompts;  // at least one, none empty
   bool echo = false;
-  // answers drawn; the n best by mean log-probability are given. generation.n is this number.
+  // max_tokens 0 with echo: one token is drawn and left out of the answer.
+  bool prompt_only = false;
+  // Answers drawn; the n best by mean log-probability are given. generation.n is this number.
   std::int32_t best_of = 1;
   std::int32_t n = 1;  // answers given per prompt
   bool logprobs = false;
@@ -68,7 +71,7 @@ enum class ToolChoice : std::uint8_t { kNone, kAuto, kRequired, kNamed };
 
 // The conversation of a chat, a /v1/responses, /tokenize or /apply-template request.
 struct Conversation {
-  JsonPtr messages = {};         // array in chat shape, as templates take it; contents are texts
+  JsonPtr messages = {};         // array in chat shape, as templates take it
   JsonPtr tools = {};            // array in chat shape; null when none or tool_choice is none
   JsonPtr template_kwargs = {};  // object or null
   bool add_generation_prompt = true;
@@ -106,7 +109,6 @@ struct EmbeddingsRequest {
   Pooling pooling = Pooling::kDefault;
   bool normalize = true;
   bool add_special_tokens = true;
-  std::string user;
   std::int32_t priority = 0;
   std::vector<std::string> warnings = {};
 };
@@ -114,7 +116,7 @@ struct EmbeddingsRequest {
 struct TokenizeRequest {
   std::string model;
   // A text, or a conversation when its messages are not null.
-  std::string text;
+  std::string text = {};
   Conversation conversation;
   bool add_special_tokens = true;
   bool parse_special = false;  // control tokens in a text

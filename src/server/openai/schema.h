@@ -63,7 +63,7 @@ enum Kind : std::uint8_t {
 
 struct Field {
   Shape shape = Shape::kChat;
-  std::string_view name;
+  std::string_view name = {};
   std::uint8_t kinds = kAny;
   FieldState state = FieldState::kHonoured;
   bool required = false;
@@ -72,15 +72,15 @@ struct Field {
   std::optional<double> max = {};
   // min is not itself allowed.
   bool above_min = false;
-  std::string_view default_text;  // as shown; empty: none
+  std::string_view default_text = {};  // as shown; empty: none
   // For a string with few values: those, divided by '|'.
-  std::string_view choices;
+  std::string_view choices = {};
   // For refused fields: JSON texts divided by ';' that ask for nothing and pass.
-  std::string_view neutral;
+  std::string_view neutral = {};
   // The honoured field this is another name of.
-  std::string_view alias_of;
+  std::string_view alias_of = {};
   // What it does; why it is refused or ignored.
-  std::string_view note;
+  std::string_view note = {};
 };
 
 std::span<const Field> field_table();
