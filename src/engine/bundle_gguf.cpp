@@ -149,7 +149,7 @@ Status ModelText::load_gguf(const std::string& path) {
       add_template(name, *source, key);
     } else {
       templates_.push_back(
-          {name, fail(ErrorCode::kCorruptData, "metadata key {} is {}, wanted string",
+          {name, "", fail(ErrorCode::kCorruptData, "metadata key {} is {}, wanted string",
                       printable(key), gguf_value_type_name(value))});
     }
   }

@@ -13,6 +13,7 @@
 #include "server/http/server.h"
 #include "server/metrics.h"
 #include "server/model_host.h"
+#include "server/openai/limits.h"
 #include "server/worker_pool.h"
 
 namespace trine::server {
