@@ -87,7 +87,7 @@ struct EngineThread::Impl {
   std::thread thread;
 
   void run();
-  void take_commands();
+  bool take_commands();  // true: there was one
   void start_job(std::shared_ptr<Job> job);
   void on_event(const std::shared_ptr<Running>& of, std::int32_t prompt,
                 std::vector<double>& last_token_ms, const TokenEvent& event);
@@ -175,7 +175,7 @@ void EngineThread::Impl::start_job(std::shared_ptr<Job> job) {
   (void)answers->post([job] { job->accepted(); });
 }
 
-void EngineThread::Impl::take_commands() {
+bool EngineThread::Impl::take_commands() {
   std::deque<std::shared_ptr<Job>> jobs;
   std::optional<openai::ApiError> abort;
   bool clear = false;
@@ -190,9 +190,9 @@ void EngineThread::Impl::take_commands() {
     std::swap(abort, abort_error);
     std::swap(jobs, inbox);
   }
+  const bool any = clear || abort.has_value() || !jobs.empty();
   if (clear) {
     engine->clear_prefix_cache();
-    publish();
   }
   for (std::shared_ptr<Job>& job : jobs) {
     start_job(std::move(job));
@@ -212,9 +212,14 @@ void EngineThread::Impl::take_commands() {
       }
     }
   }
+  return any;
 }
 
 void EngineThread::Impl::step() {
+  if (!has_work.load()) {
+    moved_ms.store(now_ms());
+    has_work.store(true);
+  }
   gate->enter();
   const double started_ms = now_ms();
   const StepPlan& plan = engine->schedule();
@@ -227,34 +232,30 @@ void EngineThread::Impl::step() {
     series->step(num_tokens, step_ended_ms - started_ms);
   }
   moved_ms.store(step_ended_ms);
-  std::erase_if(running, [](const auto& state) { return state->num_open == 0; });
-  deliver();
 }
 
 void EngineThread::Impl::run() {
   publish();
   for (;;) {
-    take_commands();
-    if (engine->idle()) {
-      std::erase_if(running, [](const auto& state) { return state->num_open == 0; });
-      deliver();
-      publish();
+    const bool changed_by_command = take_commands();
+    if (!engine->idle()) {
+      step();
+    }
+    std::erase_if(running, [](const auto& state) { return state->num_open == 0; });
+    const bool idle = engine->idle();
+    if (idle) {
       has_work.store(false);
 #ifdef TRINE_DCHECK_ENABLED
       TRINE_CHECK(engine->check_integrity().has_value());
 #endif
-      if (stopping.load()) {
-        return;
-      }
-      continue;
     }
-    if (!has_work.load()) {
-      moved_ms.store(now_ms());
-      has_work.store(true);
-    }
-    step();
-    if (now_ms() - published_ms > kMetricsEveryMs) {
+    // Before the events go out: who has an answer sees it counted.
+    if (idle || changed_by_command || now_ms() - published_ms > kMetricsEveryMs) {
       publish();
+    }
+    deliver();
+    if (idle && stopping.load()) {
+      return;
     }
   }
 }

@@ -55,7 +55,7 @@ void Connection::close() {
 }
 
 void Connection::close_if_idle() {
-  if (exchange_ == nullptr && input_.empty() && parser_.state() == RequestParser::State::kHeader) {
+  if (served_any_ && exchange_ == nullptr && input_.empty() && parser_.state() == RequestParser::State::kHeader) {
     close();
   }
 }
@@ -185,7 +185,7 @@ asio::awaitable<std::optional<Request>> Connection::read_request() {
       }
       co_return std::nullopt;
     }
-    if (!begun && context_.draining->load()) {
+    if (!begun && served_any_ && context_.draining->load()) {
       co_return std::nullopt;
     }
     co_await sleep_until(deadline);
@@ -218,7 +218,7 @@ std::string Connection::make_id(const Request& request) const {
 
 void Connection::on_exchange_signal() {
   // A write in work to a client that does not read would wait on.
-  if (exchange_ != nullptr && exchange_->overflowed()) {
+  if (exchange_ != nullptr && !closed_ && exchange_->overflowed()) {
     ++context_.counters->slow_readers;
     close();
   }
@@ -260,6 +260,7 @@ void Connection::dispatch(Request request, const std::shared_ptr<Exchange>& exch
 }
 
 asio::awaitable<bool> Connection::serve(Request request) {
+  served_any_ = true;
   request.id = make_id(request);
   request.peer = peer_;
   ++context_.counters->requests;

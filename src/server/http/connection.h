@@ -92,6 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool input_closed_ = false;
   bool discard_input_ = false;
   bool closed_ = false;
+  bool served_any_ = false;
   boost::asio::steady_timer wake_timer_;
   bool woken_ = false;
   boost::asio::steady_timer resume_timer_;  // holds the reader back while its buffer is full

@@ -58,11 +58,15 @@ bool Exchange::write(std::string_view frames) {
     if (gone_ || ended_ || !streams_) {
       return false;
     }
+    const bool known = !pending_.empty();  // a wake is under way
     if (pending_.size() + in_flight_ + frames.size() > max_buffered_bytes_) {
       overflowed_ = true;
       drop(std::move(lock));
     } else {
       pending_ += frames;
+      if (known) {
+        return true;
+      }
     }
   }
   wake_();

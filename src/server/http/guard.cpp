@@ -103,7 +103,9 @@ std::optional<Response> Guard::check_site(const Request& request) const {
     return std::find(allowed.begin(), allowed.end(), name) != allowed.end();
   };
   // Behind keys a foreign page can do nothing, unless the names were given.
-  const bool checked = !has("*") && (!needs_key() || !allowed.empty());
+  // Browsers always name a host; HTTP/1.0 need not.
+  const bool named = !request.authority.empty() || request.header("host") != nullptr;
+  const bool checked = named && !has("*") && (!needs_key() || !allowed.empty());
   if (checked && !is_address_or_localhost(host) && !has(host)) {
     return error_response(403,
                           fmt::format("the host '{}' is not served here; --allowed-hosts adds it",
