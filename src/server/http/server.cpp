@@ -29,6 +29,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};  // when the system has no descriptor left
 
+constexpr int kSocketBufferBytes = 256 << 10;
+
 // The whole of it fits the socket's buffer, so it is written without waiting.
 constexpr std::string_view kFull =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
@@ -112,6 +114,8 @@ void Server::Impl::take(tcp::socket socket) {
     return;
   }
   socket.set_option(tcp::no_delay(true), error);
+  // What a client has not read counts against our own limit, not in the system's growing buffer.
+  socket.set_option(tcp::socket::send_buffer_size(kSocketBufferBytes), error);
   ++counters.connections;
   ++counters.open_connections;
   ++per_address[peer];
