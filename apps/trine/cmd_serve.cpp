@@ -61,8 +61,8 @@ Result<std::vector<server::ModelSpec>> model_specs(const CommandContext& context
   std::vector<server::ModelSpec> out;
   for (std::size_t i = 0; i < models.size(); ++i) {
     TRINE_TRY_ASSIGN(std::string path, model_path(context.settings(), models[i]));
-    out.push_back({.id = names.empty() ? default_name(models[i]) : names[i],
-                   .path = std::move(path)});
+    out.push_back(
+        {.id = names.empty() ? default_name(models[i]) : names[i], .path = std::move(path)});
   }
   return out;
 }
@@ -164,10 +164,10 @@ Json model_json(const server::ModelStatus& status, const options::Settings& sett
                                              ? 0.0
                                              : static_cast<double>(status.engine.kv_pages) *
                                                    kPageTokens / status.context_tokens}};
-  const auto described = describe_model(
-      status.spec.path, {.context = status.context_tokens,
-                         .kv_dtype = kv_dtype(settings),
-                         .packs_weights = settings.text("activations") == "int8"});
+  const auto described =
+      describe_model(status.spec.path, {.context = status.context_tokens,
+                                        .kv_dtype = kv_dtype(settings),
+                                        .packs_weights = settings.text("activations") == "int8"});
   if (described.has_value()) {
     out["formats"] = formats_text(*described);
     if (described->memory.has_value()) {
@@ -199,15 +199,16 @@ void print_banner(const CommandContext& context, const server::Serving& serving)
     models.push_back(model_json(status, settings));
     const Json& model = models.back();
     context.note(fmt::format("model        {} ({})", status.spec.id, model.value("formats", "")));
-    context.note(fmt::format(
-        "memory       weights {} packed + {} mapped, {} cache {}, activations {}",
-        bytes(model, "packed_bytes"), bytes(model, "mapped_bytes"), settings.text("kv"),
-        hub::format_bytes(static_cast<std::uint64_t>(status.kv_bytes)),
-        bytes(model, "activation_bytes")));
-    context.note(fmt::format("concurrency  {:.1f} requests of the whole context of {} tokens, at "
-                             "most {} at once",
-                             model["concurrency_at_context"].get<double>(), status.context_tokens,
-                             settings.integer("max-sequences")));
+    context.note(
+        fmt::format("memory       weights {} packed + {} mapped, {} cache {}, activations {}",
+                    bytes(model, "packed_bytes"), bytes(model, "mapped_bytes"), settings.text("kv"),
+                    hub::format_bytes(static_cast<std::uint64_t>(status.kv_bytes)),
+                    bytes(model, "activation_bytes")));
+    context.note(
+        fmt::format("concurrency  {:.1f} requests of the whole context of {} tokens, at "
+                    "most {} at once",
+                    model["concurrency_at_context"].get<double>(), status.context_tokens,
+                    settings.integer("max-sequences")));
   }
   context.note(fmt::format("cache        prefix cache {}; speculation off",
                            settings.flag("prefix-cache") ? "on, apart for each key" : "off"));
@@ -277,24 +278,38 @@ Result<int> run_serve(CommandContext& context) {
 }
 
 std::vector<std::string_view> serve_options() {
-  return joined(model_options(),
-                {"step-tokens",       "prefix-cache",
-                 "kv-tokens",         "max-sequences",
-                 "max-waiting",       "max-waiting-tokens",
-                 "target-itl",        "host",
-                 "port",              "served-name",
-                 "api-key-file",      "admin-key-file",
-                 "allow-no-auth",     "allowed-hosts",
-                 "cors-origins",      "tls-cert",
-                 "tls-key",           "max-header",
-                 "max-body",          "header-timeout",
-                 "body-timeout",      "idle-timeout",
-                 "write-timeout",     "stream-buffer",
-                 "ping-interval",     "max-connections",
-                 "max-connections-per-address",
-                 "text-threads",      "drain-timeout",
-                 "progress-timeout",  "keep-alive",
-                 "memory-budget"});
+  return joined(model_options(), {"step-tokens",
+                                  "prefix-cache",
+                                  "kv-tokens",
+                                  "max-sequences",
+                                  "max-waiting",
+                                  "max-waiting-tokens",
+                                  "target-itl",
+                                  "host",
+                                  "port",
+                                  "served-name",
+                                  "api-key-file",
+                                  "admin-key-file",
+                                  "allow-no-auth",
+                                  "allowed-hosts",
+                                  "cors-origins",
+                                  "tls-cert",
+                                  "tls-key",
+                                  "max-header",
+                                  "max-body",
+                                  "header-timeout",
+                                  "body-timeout",
+                                  "idle-timeout",
+                                  "write-timeout",
+                                  "stream-buffer",
+                                  "ping-interval",
+                                  "max-connections",
+                                  "max-connections-per-address",
+                                  "text-threads",
+                                  "drain-timeout",
+                                  "progress-timeout",
+                                  "keep-alive",
+                                  "memory-budget"});
 }
 
 }  // namespace
@@ -305,8 +320,9 @@ const Command kServeCommand = {
     .group = "generate",
     .summary = "Serve models over an OpenAI-compatible HTTP API",
     .positionals = {{.name = "MODEL",
-                     .help = "names of pulled models, .gguf files, or directories with safetensors; "
-                             "the first one answers requests that name none",
+                     .help =
+                         "names of pulled models, .gguf files, or directories with safetensors; "
+                         "the first one answers requests that name none",
                      .repeats = true}},
     .options = serve_options(),
     .details =
@@ -316,7 +332,8 @@ const Command kServeCommand = {
         "finish; a second one\n"
         "ends them with an error event. --json prints one line with the address and the models "
         "when all are loaded.\n"
-        "Endpoints, limits and metrics: docs/serving.md; what is safe and what is not: SECURITY.md.",
+        "Endpoints, limits and metrics: docs/serving.md; what is safe and what is not: "
+        "SECURITY.md.",
     .run = run_serve,
 };
 

@@ -35,10 +35,11 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,     &kLsCommand,     &kShowCommand,       &kRmCommand,
-    &kRunCommand,      &kChatCommand, &kServeCommand,   &kTokenizeCommand,   &kDetokenizeCommand,
-    &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,     &kBenchCommand,
-    &kDoctorCommand,   &kConfigCommand, &kCompletionCommand, &kOptionsPageCommand,
+    &kPullCommand,        &kLsCommand,       &kShowCommand,   &kRmCommand,
+    &kRunCommand,         &kChatCommand,     &kServeCommand,  &kTokenizeCommand,
+    &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,
+    &kBenchCommand,       &kDoctorCommand,   &kConfigCommand, &kCompletionCommand,
+    &kOptionsPageCommand,
 };
 
 }  // namespace

@@ -96,8 +96,8 @@ class ModelText {
   GenerationDefaults generation_;
 };
 
-// The ids that end an answer: those of both sides, without those past the model's rows, which cannot
-// be drawn (a warning says so).
+// The ids that end an answer: those of both sides, without those past the model's rows, which
+// cannot be drawn (a warning says so).
 std::vector<std::int32_t> end_ids(const ModelText& text, const ModelConfig& config);
 
 struct ModelBundle {

@@ -8,15 +8,9 @@ namespace trine::options {
 namespace {
 
 constexpr OptionGroup kGroups[] = {
-    {"input", "Input"},
-    {"output", "Output"},
-    {"sampling", "Sampling"},
-    {"engine", "Engine"},
-    {"server", "Server"},
-    {"hub", "Models and downloads"},
-    {"verify", "Verification"},
-    {"bench", "Benchmarks"},
-    {"general", "General"},
+    {"input", "Input"},         {"output", "Output"},    {"sampling", "Sampling"},
+    {"engine", "Engine"},       {"server", "Server"},    {"hub", "Models and downloads"},
+    {"verify", "Verification"}, {"bench", "Benchmarks"}, {"general", "General"},
 };
 
 constexpr Option kTable[] = {
@@ -425,7 +419,8 @@ constexpr Option kTable[] = {
      .scope = Scope::kProcess,
      .unset_note = "none; not checked when a key is set",
      .placeholder = "NAME",
-     .help = "Host name that requests may name besides addresses and localhost; * for any; may be repeated"},
+     .help = "Host name that requests may name besides addresses and localhost; * for any; may be "
+             "repeated"},
     {.name = "cors-origins",
      .type = Type::kList,
      .group = "server",
@@ -583,7 +578,8 @@ constexpr Option kTable[] = {
      .unit = "bytes",
      .min = 1,
      .max = 1125899906842624,
-     .help = "Memory for all models, their files and key/value caches together; idle ones give way"},
+     .help =
+         "Memory for all models, their files and key/value caches together; idle ones give way"},
     // -- hub
     {.name = "home",
      .type = Type::kText,

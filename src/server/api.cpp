@@ -268,20 +268,20 @@ void Api::add_text(http::RouteTable& table) {
                   return openai::apply_template_body(asked, prompt);
                 });
   });
-  table.push_back(
-      {.method = Method::kGet,
-       .path = "/tokenizer_info",
-       .auth = Auth::kUser,
-       .handler = [this](const Request& request, const Responder& responder) {
-         post_text(responder, [this, responder, id = query_value(request.query, "model")] {
-           with_model(id, responder, [responder](const Lease& model) {
-             const ModelText& text = *model->bundle.text;
-             responder.send(json_response(
-                 openai::tokenizer_info_body(*model->tokenizer, text.bos_token(), text.eos_token(),
-                                             text.chat_template_source())));
-           });
-         });
-       }});
+  table.push_back({.method = Method::kGet,
+                   .path = "/tokenizer_info",
+                   .auth = Auth::kUser,
+                   .handler = [this](const Request& request, const Responder& responder) {
+                     post_text(responder,
+                               [this, responder, id = query_value(request.query, "model")] {
+                                 with_model(id, responder, [responder](const Lease& model) {
+                                   const ModelText& text = *model->bundle.text;
+                                   responder.send(json_response(openai::tokenizer_info_body(
+                                       *model->tokenizer, text.bos_token(), text.eos_token(),
+                                       text.chat_template_source())));
+                                 });
+                               });
+                   }});
 }
 
 Response Api::admin_models() const {
@@ -321,8 +321,9 @@ void Api::admin_change(const Request& request, const Responder& responder, bool 
     } else if (key == "wait" && value.is_boolean()) {
       wait = value.get<bool>();
     } else {
-      bad(key, "is no field of this endpoint, or has the wrong type; model (string) and wait "
-               "(boolean) are");
+      bad(key,
+          "is no field of this endpoint, or has the wrong type; model (string) and wait "
+          "(boolean) are");
       return;
     }
   }
@@ -355,9 +356,10 @@ void Api::add_admin(http::RouteTable& table) {
                      .auth = Auth::kAdmin,
                      .handler = std::move(handler)});
   };
-  add(Method::kGet, "/admin/models", [this](const Request& /*request*/, const Responder& responder) {
-    responder.send(admin_models());
-  });
+  add(Method::kGet, "/admin/models",
+      [this](const Request& /*request*/, const Responder& responder) {
+        responder.send(admin_models());
+      });
   add(Method::kPost, "/admin/models/load",
       [this](const Request& request, const Responder& responder) {
         admin_change(request, responder, true);

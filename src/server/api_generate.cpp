@@ -99,9 +99,10 @@ openai::ApiStatus check_supported(const openai::CommonRequest& asked, const Prep
         prepared.constraint->field, "asks for structured output, which this server has not yet"));
   }
   if (asked.prompt_logprobs.has_value()) {
-    return tl::unexpected(openai::bad_field(
-        "prompt_logprobs", "asks for log-probabilities of the prompt, which this server has not "
-                           "yet; logprobs of the answer are given"));
+    return tl::unexpected(
+        openai::bad_field("prompt_logprobs",
+                          "asks for log-probabilities of the prompt, which this server has not "
+                          "yet; logprobs of the answer are given"));
   }
   return {};
 }
@@ -122,48 +123,48 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
       return;
     }
     const auto asked = std::make_shared<const Parsed>(*std::move(parsed));
-    with_model(asked->model, responder, [this, responder, asked,
-                                         tenant = request.principal.tenant](const Lease& model) {
-      Prepared prepared;
-      prepared.constraint = asked->constraint;
-      openai::ApiStatus status = prepare(*asked, *model, prepared);
-      if (status.has_value()) {
-        status = check_supported(*asked, prepared);
-      }
-      if (!status.has_value()) {
-        responder.send(to_response(status.error()));
-        return;
-      }
-      const auto job = std::make_shared<Job>(
-          responder,
-          openai::make_answer(*asked,
-                              {.id = random_id(),
-                               .model = model->spec.id,
-                               .created_unix_s = std::time(nullptr),
-                               .tokenizer = model->tokenizer,
-                               .system_fingerprint = fmt::format("trine-{}", options_.version),
-                               .tool_family = model->tool_family,
-                               .tool_begun = prepared.tool_begun,
-                               .id_seed = sampling::random_seed().value_or(0)}),
-          asked->stream);
-      job->lease = std::const_pointer_cast<ServedModel>(model);
-      job->set_prompts(prepared.prompts);
-      for (std::vector<std::int32_t>& prompt : prepared.prompts) {
-        GenerationRequest& one = job->requests.emplace_back(asked->generation);
-        one.prompt = std::move(prompt);
-        one.tenant = tenant;
-      }
-      job->watch_client([model_engine = std::weak_ptr<const ServedModel>(model)] {
-        if (const auto alive = model_engine.lock(); alive != nullptr) {
-          alive->engine->poke();
-        }
-      });
-      if (draining_.load()) {
-        responder.send(to_response(shutting_down()));
-      } else if (!model->engine->submit(job)) {
-        responder.send(to_response(too_busy()));
-      }
-    });
+    with_model(asked->model, responder,
+               [this, responder, asked, tenant = request.principal.tenant](const Lease& model) {
+                 Prepared prepared;
+                 prepared.constraint = asked->constraint;
+                 openai::ApiStatus status = prepare(*asked, *model, prepared);
+                 if (status.has_value()) {
+                   status = check_supported(*asked, prepared);
+                 }
+                 if (!status.has_value()) {
+                   responder.send(to_response(status.error()));
+                   return;
+                 }
+                 const auto job = std::make_shared<Job>(
+                     responder,
+                     openai::make_answer(
+                         *asked, {.id = random_id(),
+                                  .model = model->spec.id,
+                                  .created_unix_s = std::time(nullptr),
+                                  .tokenizer = model->tokenizer,
+                                  .system_fingerprint = fmt::format("trine-{}", options_.version),
+                                  .tool_family = model->tool_family,
+                                  .tool_begun = prepared.tool_begun,
+                                  .id_seed = sampling::random_seed().value_or(0)}),
+                     asked->stream);
+                 job->lease = std::const_pointer_cast<ServedModel>(model);
+                 job->set_prompts(prepared.prompts);
+                 for (std::vector<std::int32_t>& prompt : prepared.prompts) {
+                   GenerationRequest& one = job->requests.emplace_back(asked->generation);
+                   one.prompt = std::move(prompt);
+                   one.tenant = tenant;
+                 }
+                 job->watch_client([model_engine = std::weak_ptr<const ServedModel>(model)] {
+                   if (const auto alive = model_engine.lock(); alive != nullptr) {
+                     alive->engine->poke();
+                   }
+                 });
+                 if (draining_.load()) {
+                   responder.send(to_response(shutting_down()));
+                 } else if (!model->engine->submit(job)) {
+                   responder.send(to_response(too_busy()));
+                 }
+               });
   });
 }
 

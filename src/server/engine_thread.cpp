@@ -149,10 +149,8 @@ void EngineThread::Impl::start_job(std::shared_ptr<Job> job) {
     std::vector<double> last_token_ms(static_cast<std::size_t>(std::max(request.n, 1)), 0.0);
     const auto id = engine->submit(
         std::move(request),
-        [this, state, prompt = static_cast<std::int32_t>(i),
-         last = std::move(last_token_ms)](const TokenEvent& event) mutable {
-          on_event(state, prompt, last, event);
-        });
+        [this, state, prompt = static_cast<std::int32_t>(i), last = std::move(last_token_ms)](
+            const TokenEvent& event) mutable { on_event(state, prompt, last, event); });
     if (id.has_value()) {
       ids.push_back(*id);
     } else if (engine->refusal().has_value() && id.error().code == ErrorCode::kUnavailable) {

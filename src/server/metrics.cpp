@@ -23,17 +23,18 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
-const Buckets kTtftBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06,  0.08,  0.1,   0.25,  0.5,    0.75,  1.0,
-                              2.5,   5.0,   7.5,  10.0, 20.0, 40.0,  80.0,  160.0, 640.0, 2560.0};
+const Buckets kTtftBuckets = {0.001, 0.005, 0.01, 0.02,  0.04,  0.06,  0.08, 0.1,
+                              0.25,  0.5,   0.75, 1.0,   2.5,   5.0,   7.5,  10.0,
+                              20.0,  40.0,  80.0, 160.0, 640.0, 2560.0};
 const Buckets kTokenGapBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,  0.15, 0.2,
                                   0.3,   0.4,    0.5,   0.75, 1.0,   2.5,  5.0,   10.0, 20.0, 80.0};
-const Buckets kRequestBuckets = {0.001, 0.01, 0.05, 0.1,  0.3,  0.5,  0.8,   1.0,   1.5,   2.0,   2.5,
-                                 5.0,   10.0, 15.0, 20.0, 30.0, 40.0, 50.0,  60.0,  120.0, 240.0, 480.0,
-                                 960.0, 1920.0, 7680.0};
+const Buckets kRequestBuckets = {0.001, 0.01,  0.05,  0.1,   0.3,   0.5,    0.8,   1.0,  1.5,
+                                 2.0,   2.5,   5.0,   10.0,  15.0,  20.0,   30.0,  40.0, 50.0,
+                                 60.0,  120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
 const Buckets kStepBuckets = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                               0.25,   0.5,   1.0,    2.5,   5.0,  10.0,  30.0};
-const Buckets kTokenBuckets = {1,    2,    5,     10,    20,    50,    100,   200,
-                               500,  1000, 2000,  5000,  10000, 20000, 50000, 100000};
+const Buckets kTokenBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
+                               500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 const Buckets kIterationBuckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
 
 // The same metric under vLLM's name.
@@ -102,8 +103,8 @@ class ModelSeries final : public Metrics::Model {
       : ttft_(impl.histogram("trine_time_to_first_token_seconds",
                              "From a request's arrival at the engine to its first token",
                              labels(name), kTtftBuckets)),
-        itl_(impl.histogram("trine_inter_token_latency_seconds",
-                            "Between two tokens of one answer", labels(name), kTokenGapBuckets)),
+        itl_(impl.histogram("trine_inter_token_latency_seconds", "Between two tokens of one answer",
+                            labels(name), kTokenGapBuckets)),
         tpot_(impl.histogram("trine_request_time_per_output_token_seconds",
                              "Mean time per token after an answer's first one", labels(name),
                              kTokenGapBuckets)),
@@ -117,16 +118,14 @@ class ModelSeries final : public Metrics::Model {
                                 "From the first step to the first token", labels(name),
                                 kRequestBuckets)),
         decode_(impl.histogram("trine_request_decode_time_seconds",
-                               "From the first token to the last", labels(name),
-                               kRequestBuckets)),
+                               "From the first token to the last", labels(name), kRequestBuckets)),
         inference_(impl.histogram("trine_request_inference_time_seconds",
                                   "From the first step to the last token", labels(name),
                                   kRequestBuckets)),
         prompt_(impl.histogram("trine_request_prompt_tokens", "Tokens of a prompt", labels(name),
                                kTokenBuckets)),
         generation_(impl.histogram("trine_request_generation_tokens",
-                                   "Tokens generated for a request", labels(name),
-                                   kTokenBuckets)),
+                                   "Tokens generated for a request", labels(name), kTokenBuckets)),
         iteration_(impl.histogram("trine_iteration_tokens", "Tokens computed in a step",
                                   labels(name), kIterationBuckets)),
         step_(impl.histogram("trine_step_seconds", "Time of a step", labels(name), kStepBuckets)),
@@ -269,9 +268,8 @@ void add_engine(Page& page) {
   page.per_model("trine_kv_cache_usage_ratio", "Part of the pages that requests use, 0 to 1",
                  kGauge, [&](const auto& m) {
                    const int idle = m.engine.kv_pages_free + m.engine.kv_pages_evictable;
-                   return m.engine.kv_pages == 0
-                              ? 0.0
-                              : 1.0 - number(idle) / number(m.engine.kv_pages);
+                   return m.engine.kv_pages == 0 ? 0.0
+                                                 : 1.0 - number(idle) / number(m.engine.kv_pages);
                  });
   page.per_model("trine_prefix_cache_queries_total", "Prompt tokens looked up", kCounter,
                  [&](const auto& m) { return number(m.engine.prefix_query_tokens); });

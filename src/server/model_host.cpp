@@ -152,8 +152,7 @@ Result<std::shared_ptr<ServedModel>> ModelHost::Impl::open(const ModelSpec& spec
   EngineOptions engine_options = options.engine;
   engine_options.eos_ids = end_ids(text, out->bundle.model->config());
   engine_options.weight_bytes_per_step = out->bundle.weight_bytes_per_step;
-  TRINE_TRY_ASSIGN(auto engine,
-                   Engine::create(out->bundle.model, out->tokenizer, engine_options));
+  TRINE_TRY_ASSIGN(auto engine, Engine::create(out->bundle.model, out->tokenizer, engine_options));
   out->weight_bytes = bytes_of(spec.path);
   out->kv_bytes = engine->metrics().kv_bytes;
   out->grammars = std::make_unique<grammar::GrammarCache>(
@@ -165,8 +164,8 @@ Result<std::shared_ptr<ServedModel>> ModelHost::Impl::open(const ModelSpec& spec
                                                    .now_unix_s = std::time(nullptr)});
   }
   out->loaded_unix_s = std::time(nullptr);
-  out->engine = std::make_unique<EngineThread>(std::move(engine), *answers,
-                                               metrics->model(spec.id), gate);
+  out->engine =
+      std::make_unique<EngineThread>(std::move(engine), *answers, metrics->model(spec.id), gate);
   return out;
 }
 
@@ -180,8 +179,7 @@ Status ModelHost::Impl::make_room(std::int64_t bytes, const Entry& entry) {
       const std::unique_lock lock(mutex);
       used = loaded_bytes();
       for (const auto& other : entries) {
-        if (other.get() != &entry && other->state == ModelState::kReady &&
-            other->num_leases == 0 &&
+        if (other.get() != &entry && other->state == ModelState::kReady && other->num_leases == 0 &&
             (victim == nullptr || other->idle_since < victim->idle_since)) {
           victim = other.get();
         }
@@ -239,11 +237,11 @@ Status ModelHost::Impl::do_load(Entry& entry) {
       if (status.has_value()) {
         calls.emplace_back(std::move(waiter), lease(entry));
       } else {
-        calls.emplace_back(std::move(waiter),
-                           tl::unexpected(unavailable(
-                               fmt::format("model {} could not be loaded: {}", entry.spec.id,
-                                           entry.error),
-                               "model_failed")));
+        calls.emplace_back(
+            std::move(waiter),
+            tl::unexpected(unavailable(
+                fmt::format("model {} could not be loaded: {}", entry.spec.id, entry.error),
+                "model_failed")));
       }
     }
     entry.waiters.clear();
@@ -402,16 +400,16 @@ void ModelHost::acquire(const std::string& id, OnModel on_model) {
   openai::ApiResult<Lease> result = Lease();
   {
     const std::unique_lock lock(impl_->mutex);
-    Impl::Entry* entry = id.empty() && !impl_->entries.empty() ? impl_->entries.front().get()
-                                                               : impl_->find(id);
+    Impl::Entry* entry =
+        id.empty() && !impl_->entries.empty() ? impl_->entries.front().get() : impl_->find(id);
     if (entry == nullptr) {
       result = tl::unexpected(openai::model_not_found(id));
     } else if (entry->state == ModelState::kReady) {
       result = impl_->lease(*entry);
     } else if (entry->state == ModelState::kDraining || entry->stopped) {
-      result = tl::unexpected(unavailable(
-          fmt::format("model {} is {}", entry->spec.id, model_state_name(entry->state)),
-          "model_unloaded"));
+      result = tl::unexpected(
+          unavailable(fmt::format("model {} is {}", entry->spec.id, model_state_name(entry->state)),
+                      "model_unloaded"));
     } else if (entry->waiters.size() >= kMostWaiters) {
       result = tl::unexpected(
           unavailable(fmt::format("model {} is being loaded and {} requests wait for it already",

@@ -60,14 +60,12 @@ Result<std::unique_ptr<Serving>> Serving::start(ServingOptions options) {
       std::make_unique<ModelHost>(std::move(options.models), *impl->answers, impl->metrics);
   impl->text = std::make_unique<WorkerPool>(options.text_threads,
                                             static_cast<std::size_t>(options.max_text_queue));
-  impl->api = std::make_unique<Api>(
-      *impl->models, *impl->text, impl->metrics,
-      ApiOptions{.max_body_bytes = options.http.parser.max_body_bytes,
-                 .progress_timeout_s = options.progress_timeout_s,
-                 .version = options.version});
+  impl->api = std::make_unique<Api>(*impl->models, *impl->text, impl->metrics,
+                                    ApiOptions{.max_body_bytes = options.http.parser.max_body_bytes,
+                                               .progress_timeout_s = options.progress_timeout_s,
+                                               .version = options.version});
   TRINE_TRY_ASSIGN(impl->http, http::Server::create(std::move(options.http),
-                                                    std::move(options.guard),
-                                                    impl->api->routes()));
+                                                    std::move(options.guard), impl->api->routes()));
   impl->api->set_http(impl->http.get());
   impl->http->start();
   impl->num_to_load = options.specs.size();

@@ -1,7 +1,8 @@
 // A whole server: models, endpoints, HTTP, and its orderly end.
 //
 // Threads: one for HTTP, some for text, one for answers, one that loads models, and one per loaded
-// model that owns its engine (which has its compute threads). Thread rule: one thread, the caller's.
+// model that owns its engine (which has its compute threads). Thread rule: one thread, the
+// caller's.
 #pragma once
 
 #include <memory>

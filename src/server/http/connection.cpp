@@ -55,7 +55,8 @@ void Connection::close() {
 }
 
 void Connection::close_if_idle() {
-  if (served_any_ && exchange_ == nullptr && input_.empty() && parser_.state() == RequestParser::State::kHeader) {
+  if (served_any_ && exchange_ == nullptr && input_.empty() &&
+      parser_.state() == RequestParser::State::kHeader) {
     close();
   }
 }
@@ -248,9 +249,9 @@ void Connection::dispatch(Request request, const std::shared_ptr<Exchange>& exch
     return;
   }
   if (!match.allow.empty()) {
-    Response out = error_response(
-        405, fmt::format("{} takes {}", printable(request.path), match.allow),
-        "invalid_request_error", "method_not_allowed");
+    Response out =
+        error_response(405, fmt::format("{} takes {}", printable(request.path), match.allow),
+                       "invalid_request_error", "method_not_allowed");
     out.headers.push_back({"Allow", match.allow + ", OPTIONS"});
     exchange->send(std::move(out));
     return;
@@ -265,14 +266,14 @@ asio::awaitable<bool> Connection::serve(Request request) {
   request.peer = peer_;
   ++context_.counters->requests;
   ++context_.counters->open_requests;
-  exchange_ = std::make_shared<Exchange>(
-      context_.options->max_stream_buffer_bytes, [weak = weak_from_this(), executor = executor_] {
-        asio::post(executor, [weak] {
-          if (const auto self = weak.lock(); self != nullptr) {
-            self->on_exchange_signal();
-          }
-        });
-      });
+  exchange_ = std::make_shared<Exchange>(context_.options->max_stream_buffer_bytes,
+                                         [weak = weak_from_this(), executor = executor_] {
+                                           asio::post(executor, [weak] {
+                                             if (const auto self = weak.lock(); self != nullptr) {
+                                               self->on_exchange_signal();
+                                             }
+                                           });
+                                         });
   Request about;  // without body and headers that only the handler needs
   about.method = request.method;
   about.path = request.path;
@@ -332,9 +333,9 @@ asio::awaitable<bool> Connection::write_answer(const Request& request) {
     }
     co_await sleep_until(next_ping);
   }
-  log::info("{} {} {} {} {:.1f} ms {}", peer_, method_name(request.method),
-            printable(request.path), status,
-            std::chrono::duration<double, std::milli>(Clock::now() - started).count(), request.id);
+  log::info("{} {} {} {} {:.1f} ms {}", peer_, method_name(request.method), printable(request.path),
+            status, std::chrono::duration<double, std::milli>(Clock::now() - started).count(),
+            request.id);
   co_return keep;
 }
 

@@ -107,10 +107,10 @@ std::optional<Response> Guard::check_site(const Request& request) const {
   const bool named = !request.authority.empty() || request.header("host") != nullptr;
   const bool checked = named && !has("*") && (!needs_key() || !allowed.empty());
   if (checked && !is_address_or_localhost(host) && !has(host)) {
-    return error_response(403,
-                          fmt::format("the host '{}' is not served here; --allowed-hosts adds it",
-                                      printable(host)),
-                          "permission_error", "host_not_allowed");
+    return error_response(
+        403,
+        fmt::format("the host '{}' is not served here; --allowed-hosts adds it", printable(host)),
+        "permission_error", "host_not_allowed");
   }
   const std::string* origin = request.header("origin");
   if (origin != nullptr && !origin_allowed(*origin)) {
@@ -146,8 +146,7 @@ std::optional<Response> Guard::check(const Route& route, Request& request) const
     return unauthorized();
   }
   if (route.auth == Auth::kAdmin && !found->admin) {
-    return error_response(403, "this endpoint needs an admin key", "permission_error",
-                          "not_admin");
+    return error_response(403, "this endpoint needs an admin key", "permission_error", "not_admin");
   }
   request.principal = *found;
   return std::nullopt;

@@ -62,8 +62,9 @@ Status KeyRing::add(std::string_view text, bool admin, std::string_view where) {
       continue;
     }
     if (key.size() < kLeastKeyBytes || key.size() > kMostKeyBytes) {
-      return fail(ErrorCode::kInvalidArgument, "{}, line {}: a key of {} characters, {} to {} needed",
-                  where, line_number, key.size(), kLeastKeyBytes, kMostKeyBytes);
+      return fail(ErrorCode::kInvalidArgument,
+                  "{}, line {}: a key of {} characters, {} to {} needed", where, line_number,
+                  key.size(), kLeastKeyBytes, kMostKeyBytes);
     }
     if (std::any_of(key.begin(), key.end(), [](char c) { return c <= ' ' || c > '~'; })) {
       return fail(ErrorCode::kInvalidArgument,
@@ -82,6 +83,7 @@ Status KeyRing::add(std::string_view text, bool admin, std::string_view where) {
 
 Status KeyRing::add_file(const std::string& path, bool admin) {
   struct stat info {};
+
   if (::stat(path.c_str(), &info) != 0) {
     return fail(ErrorCode::kNotFound, "key file {}: {}", path, std::strerror(errno));
   }

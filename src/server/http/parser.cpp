@@ -51,9 +51,8 @@ std::string_view view(beast::string_view text) {
 // What may be sent twice by proxies and is read nowhere here may repeat.
 bool must_be_single(std::string_view name) {
   constexpr std::string_view kSingle[] = {
-      "authorization", "content-encoding",  "content-length",
-      "content-type",  "expect",            "host",
-      "origin",        "transfer-encoding", "x-request-id"};
+      "authorization", "content-encoding", "content-length",    "content-type", "expect",
+      "host",          "origin",           "transfer-encoding", "x-request-id"};
   return std::find(std::begin(kSingle), std::end(kSingle), name) != std::end(kSingle);
 }
 
@@ -236,9 +235,8 @@ RequestParser::State RequestParser::Impl::feed_header(std::string& input) {
   const std::size_t from = scanned < 3 ? 0 : scanned - 3;
   const std::size_t end = input.find("\r\n\r\n", from);
   if (std::min(end, input.size()) > limits.max_header_bytes) {
-    return refuse(
-        431, fmt::format("the request line and headers take more than {} bytes",
-                         limits.max_header_bytes));
+    return refuse(431, fmt::format("the request line and headers take more than {} bytes",
+                                   limits.max_header_bytes));
   }
   if (end == std::string::npos) {
     scanned = input.size();

@@ -67,9 +67,9 @@ Status Server::Impl::bind() {
   const std::string host = options.host == "localhost" ? "127.0.0.1" : options.host;
   const asio::ip::address address = asio::ip::make_address(host, error);
   if (error) {
-    return fail(ErrorCode::kInvalidArgument,
-                "host '{}' is no address; give one such as 127.0.0.1, 0.0.0.0, ::1 or ::",
-                options.host);
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "host '{}' is no address; give one such as 127.0.0.1, 0.0.0.0, ::1 or ::", options.host);
   }
   const tcp::endpoint endpoint(address, options.port);
   acceptor = std::make_unique<tcp::acceptor>(io);
@@ -119,8 +119,8 @@ void Server::Impl::take(tcp::socket socket) {
   ++counters.connections;
   ++counters.open_connections;
   ++per_address[peer];
-  auto stream = tls == nullptr ? make_plain_stream(std::move(socket))
-                               : tls->make_stream(std::move(socket));
+  auto stream =
+      tls == nullptr ? make_plain_stream(std::move(socket)) : tls->make_stream(std::move(socket));
   const ConnectionContext context{.options = &options,
                                   .guard = guard.get(),
                                   .routes = &routes,

@@ -21,15 +21,15 @@ class PlainStream final : public Stream {
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer buffer) override {
     boost::system::error_code error;
-    const std::size_t bytes = co_await socket_.async_read_some(
-        buffer, asio::redirect_error(asio::use_awaitable, error));
+    const std::size_t bytes =
+        co_await socket_.async_read_some(buffer, asio::redirect_error(asio::use_awaitable, error));
     co_return error ? 0 : bytes;
   }
 
   asio::awaitable<std::size_t> write_some(asio::const_buffer buffer) override {
     boost::system::error_code error;
-    const std::size_t bytes = co_await socket_.async_write_some(
-        buffer, asio::redirect_error(asio::use_awaitable, error));
+    const std::size_t bytes =
+        co_await socket_.async_write_some(buffer, asio::redirect_error(asio::use_awaitable, error));
     co_return error ? 0 : bytes;
   }
 
@@ -61,15 +61,15 @@ class TlsStream final : public Stream {
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer buffer) override {
     boost::system::error_code error;
-    const std::size_t bytes = co_await stream_.async_read_some(
-        buffer, asio::redirect_error(asio::use_awaitable, error));
+    const std::size_t bytes =
+        co_await stream_.async_read_some(buffer, asio::redirect_error(asio::use_awaitable, error));
     co_return error ? 0 : bytes;
   }
 
   asio::awaitable<std::size_t> write_some(asio::const_buffer buffer) override {
     boost::system::error_code error;
-    const std::size_t bytes = co_await stream_.async_write_some(
-        buffer, asio::redirect_error(asio::use_awaitable, error));
+    const std::size_t bytes =
+        co_await stream_.async_write_some(buffer, asio::redirect_error(asio::use_awaitable, error));
     co_return error ? 0 : bytes;
   }
 

@@ -1,11 +1,10 @@
-#include "server/http/exchange.h"
-
 #include <atomic>
 #include <memory>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "server/http/exchange.h"
 #include "server/http/responder.h"
 
 namespace trine::server::http {
@@ -57,7 +56,7 @@ TEST(Exchange, ASlowReaderIsGivenUpAndTheWorkIsTold) {
   responder.on_disconnect([&told] { ++told; });
   EXPECT_TRUE(responder.write("12345"));
   EXPECT_EQ(way->take().bytes, "12345");
-  EXPECT_TRUE(responder.write("67890"));   // in flight counts
+  EXPECT_TRUE(responder.write("67890"));  // in flight counts
   EXPECT_FALSE(responder.write("x"));
   EXPECT_EQ(told, 1);
   EXPECT_TRUE(way->overflowed() && way->gone() && responder.gone());

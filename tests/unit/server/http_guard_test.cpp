@@ -1,7 +1,6 @@
-#include "server/http/guard.h"
-
 #include <gtest/gtest.h>
 
+#include "server/http/guard.h"
 #include "server/http/routes.h"
 
 namespace trine::server::http {
@@ -37,13 +36,14 @@ TEST(Routes, EveryRouteNeedsAnAuthClass) {
   ASSERT_FALSE(unset.has_value());
   EXPECT_NE(unset.error().message.find("/new"), std::string::npos);
   EXPECT_FALSE(check_routes({route(Auth::kNone), route(Auth::kUser)}).has_value());
-  EXPECT_FALSE(check_routes({{.path = "/x", .auth = Auth::kNone}}).has_value());
+  EXPECT_FALSE(check_routes({{.path = "/x", .auth = Auth::kNone, .handler = {}}}).has_value());
 }
 
 TEST(Routes, AreFoundByMethodAndPath) {
-  RouteTable table = {route(Auth::kNone),
-                      {.method = Method::kPost, .path = "/x", .auth = Auth::kUser, .handler = nothing},
-                      {.path = "/m/*", .auth = Auth::kUser, .handler = nothing}};
+  RouteTable table = {
+      route(Auth::kNone),
+      {.method = Method::kPost, .path = "/x", .auth = Auth::kUser, .handler = nothing},
+      {.path = "/m/*", .auth = Auth::kUser, .handler = nothing}};
   EXPECT_EQ(find_route(table, Method::kHead, "/x").route, table.data());
   EXPECT_EQ(find_route(table, Method::kPost, "/x").route, &table[1]);
   EXPECT_EQ(find_route(table, Method::kDelete, "/x").allow, "GET, HEAD, POST");
@@ -71,10 +71,12 @@ TEST(Guard, ClassesAndKeys) {
 TEST(Guard, WithoutKeysAdminIsOffAndHostsAreChecked) {
   const Guard guard({.keys = {}, .allowed_hosts = {"a.example"}, .cors_origins = {}});
   EXPECT_EQ(status(guard, Auth::kAdmin, from("localhost")), 403);
-  for (const char* host : {"localhost", "localhost:1", "127.0.0.1", "[::1]:8", "a.example", "A.Example:1"}) {
+  for (const char* host :
+       {"localhost", "localhost:1", "127.0.0.1", "[::1]:8", "a.example", "A.Example:1"}) {
     EXPECT_EQ(status(guard, Auth::kUser, from(host)), 200) << host;
   }
-  for (const char* host : {"", "evil.example", "a.example.evil", "localhost.evil", "127.0.0.1.evil", "[::1"}) {
+  for (const char* host :
+       {"", "evil.example", "a.example.evil", "localhost.evil", "127.0.0.1.evil", "[::1"}) {
     EXPECT_EQ(status(guard, Auth::kUser, from(host)), 403) << host;
     EXPECT_EQ(status(guard, Auth::kNone, from(host)), 403) << host;
   }
@@ -96,7 +98,9 @@ TEST(KeyRing, TenantsDifferAndTellNothing) {
   EXPECT_EQ(first->tenant.find("first"), std::string::npos);
   EXPECT_FALSE(ring.find("# note").has_value());
   EXPECT_FALSE(ring.find("").has_value());
-  for (const char* bad : {"", "# only\n", "short", "with blank in", "b\x01""ell-key-00"}) {
+  for (const char* bad : {"", "# only\n", "short", "with blank in",
+                          "b\x01"
+                          "ell-key-00"}) {
     EXPECT_FALSE(ring.add(bad, false, "test").has_value()) << bad;
   }
 }

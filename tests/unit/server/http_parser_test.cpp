@@ -1,6 +1,6 @@
-#include "server/http/parser.h"
-
 #include <gtest/gtest.h>
+
+#include "server/http/parser.h"
 
 namespace trine::server::http {
 namespace {
@@ -18,7 +18,8 @@ int status_of(std::string bytes, const ParserLimits& limits = kSmall) {
 
 TEST(RequestParser, ReadsWhatHandlersNeed) {
   std::string bytes =
-      "POST /v1/models/a%2Fb?x=1 HTTP/1.1\r\nHost: A:80\r\nX-Y:  z \r\nContent-Length: 3\r\n\r\nabcGET";
+      "POST /v1/models/a%2Fb?x=1 HTTP/1.1\r\nHost: A:80\r\nX-Y:  z \r\nContent-Length: "
+      "3\r\n\r\nabcGET";
   RequestParser parser(kSmall);
   ASSERT_EQ(parser.feed(bytes), State::kDone);
   EXPECT_EQ(bytes, "GET");
@@ -35,7 +36,8 @@ TEST(RequestParser, ReadsWhatHandlersNeed) {
 
 TEST(RequestParser, AnyCutGivesTheSameRequest) {
   const std::string whole =
-      "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nT: "
+      "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nT: "
       "1\r\n\r\n";
   for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
     RequestParser parser(kSmall);
@@ -58,7 +60,8 @@ TEST(RequestParser, LimitsHoldAtTheByte) {
   EXPECT_EQ(status_of(post + "Content-Length: 16\r\n\r\n" + std::string(16, 'x')), 200);
   EXPECT_EQ(status_of(post + "Content-Length: 17\r\n\r\n"), 413);
   EXPECT_EQ(status_of(post + "Content-Length: 99999999999999999999\r\n\r\n"), 400);
-  EXPECT_EQ(status_of(post + "Transfer-Encoding: chunked\r\n\r\n11\r\n" + std::string(17, 'x')), 413);
+  EXPECT_EQ(status_of(post + "Transfer-Encoding: chunked\r\n\r\n11\r\n" + std::string(17, 'x')),
+            413);
   EXPECT_EQ(status_of(post + "Transfer-Encoding: chunked\r\n\r\n1;" + std::string(300, 'x')), 400);
 }
 

@@ -1,6 +1,4 @@
 // The server with real sockets and trivial handlers: threads, disconnects, drain.
-#include "server/http/server.h"
-
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -15,6 +13,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "server/http/server.h"
 
 namespace trine::server::http {
 namespace {
@@ -67,7 +67,8 @@ struct Fixture {
     options.port = 0;
     RouteTable table;
     const auto add = [&table](std::string path, Handler handler) {
-      table.push_back({.path = std::move(path), .auth = Auth::kNone, .handler = std::move(handler)});
+      table.push_back(
+          {.path = std::move(path), .auth = Auth::kNone, .handler = std::move(handler)});
     };
     add("/now", [](const Request& /*request*/, const Responder& responder) {
       responder.send({.body = "now"});
@@ -122,7 +123,8 @@ TEST(Server, AnswersFromOtherThreadsAndNoticesWhoGoes) {
 TEST(Server, ADroppedRequestIsA500AndTheConnectionGoesOn) {
   Fixture fixture;
   Client client(fixture.server->port());
-  client.send("GET /never HTTP/1.1\r\nHost: localhost\r\n\r\nGET /now HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  client.send(
+      "GET /never HTTP/1.1\r\nHost: localhost\r\n\r\nGET /now HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const std::string text = client.read_until("\r\n\r\nnow");
   EXPECT_LT(text.find("500 Internal"), text.find("200 OK"));
 }

@@ -92,7 +92,7 @@ TEST(Metrics, PageHasBothNames) {
   Metrics metrics;
   metrics.model("m").inter_token(5.0);
   metrics.model("m").answer_ended(FinishReason::kCancelled);
-  const std::vector<ModelMetrics> models = {{.model = "m"}};
+  const std::vector<ModelMetrics> models = {{.model = "m", .engine = {}}};
   const std::string page = metrics.page(models, {});
   for (const char* line :
        {"trine_inter_token_latency_seconds_count{model_name=\"m\"} 1",
