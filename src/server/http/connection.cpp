@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <exception>
 #include <utility>
 
 #include <boost/asio/co_spawn.hpp>
@@ -283,7 +284,12 @@ asio::awaitable<bool> Connection::serve(Request request) {
   if (const std::string* origin = request.header("origin"); origin != nullptr) {
     about.headers.push_back({"origin", *origin});
   }
-  dispatch(std::move(request), exchange_);
+  try {
+    dispatch(std::move(request), exchange_);
+  } catch (const std::exception& error) {  // of libraries: memory above all
+    log::error("{}: {}", about.path, error.what());
+    exchange_->send(error_response(500, "the request failed", "internal_error"));
+  }
   const bool keep = co_await write_answer(about);
   if (!exchange_->gone() && closed_) {
     exchange_->client_gone();

@@ -226,11 +226,10 @@ bool RequestParser::Impl::read_head() {
 }
 
 RequestParser::State RequestParser::Impl::feed_header(std::string& input) {
-  if (scanned == 0) {
-    // Clients of old send an empty line after a body.
-    while (input.starts_with("\r\n")) {
-      input.erase(0, 2);
-    }
+  // Clients of old send an empty line after a body.
+  while (input.starts_with("\r\n")) {
+    input.erase(0, 2);
+    scanned = 0;
   }
   const std::size_t from = scanned < 3 ? 0 : scanned - 3;
   const std::size_t end = input.find("\r\n\r\n", from);

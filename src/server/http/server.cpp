@@ -131,7 +131,8 @@ void Server::Impl::take(tcp::socket socket) {
   const auto place = connections.insert(connections.end(), connection);
   asio::co_spawn(
       io, [connection]() -> asio::awaitable<void> { co_await connection->run(); },
-      [this, place, peer](const std::exception_ptr& failure) {
+      [this, place, peer, connection](const std::exception_ptr& failure) {
+        connection->close();
         connections.erase(place);
         --counters.open_connections;
         if (const auto at = per_address.find(peer); --at->second == 0) {

@@ -36,7 +36,7 @@ TEST(RequestParser, ReadsWhatHandlersNeed) {
 
 TEST(RequestParser, AnyCutGivesTheSameRequest) {
   const std::string whole =
-      "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+      "\r\nPOST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
       "chunked\r\n\r\n3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nT: "
       "1\r\n\r\n";
   for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
