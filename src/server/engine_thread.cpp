@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -82,6 +83,7 @@ struct EngineThread::Impl {
 
   std::vector<std::shared_ptr<Running>> running;
   std::vector<Delivery> batch;
+  std::vector<std::function<void()>> notices;  // before the batch
   double step_ended_ms = 0.0;
   double published_ms = 0.0;
   std::thread thread;
@@ -105,6 +107,10 @@ void EngineThread::Impl::publish() {
 }
 
 void EngineThread::Impl::deliver() {
+  for (std::function<void()>& notice : notices) {
+    (void)answers->post(std::move(notice));
+  }
+  notices.clear();
   if (batch.empty()) {
     return;
   }
@@ -167,10 +173,10 @@ void EngineThread::Impl::start_job(std::shared_ptr<Job> job) {
     for (const RequestId id : ids) {
       engine->cancel(id);
     }
-    (void)answers->post([job, error = *std::move(refused)] { job->refused(error); });
+    notices.emplace_back([job, error = *std::move(refused)] { job->refused(error); });
     return;
   }
-  (void)answers->post([job] { job->accepted(); });
+  notices.emplace_back([job] { job->accepted(); });
 }
 
 bool EngineThread::Impl::take_commands() {
@@ -206,7 +212,7 @@ bool EngineThread::Impl::take_commands() {
       if (!state->dropped) {
         state->dropped = true;
         state->job->cancelled.store(true);
-        (void)answers->post([job = state->job, error = *abort] { job->abort(error); });
+        notices.emplace_back([job = state->job, error = *abort] { job->abort(error); });
       }
     }
   }
@@ -235,7 +241,10 @@ void EngineThread::Impl::step() {
 void EngineThread::Impl::run() {
   publish();
   for (;;) {
-    const bool changed_by_command = take_commands();
+    if (take_commands()) {
+      publish();
+      deliver();  // a refusal does not wait for a step
+    }
     if (!engine->idle()) {
       step();
     }
@@ -248,7 +257,7 @@ void EngineThread::Impl::run() {
 #endif
     }
     // Before the events go out: who has an answer sees it counted.
-    if (idle || changed_by_command || now_ms() - published_ms > kMetricsEveryMs) {
+    if (idle || now_ms() - published_ms > kMetricsEveryMs) {
       publish();
     }
     deliver();
