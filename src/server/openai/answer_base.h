@@ -117,12 +117,12 @@ class AnswerBase : public Answer {
   const TokenTexts texts_;
   std::vector<PromptPart> prompts_;
   std::int32_t per_prompt_;
+  std::int64_t generated_ = 0;  // tokens
 
  private:
   void end_with(ApiError error, std::vector<SseEvent>& out);
 
   std::int32_t open_;  // answers that have not ended
-  std::int64_t generated_ = 0;
   std::uint64_t ids_made_ = 0;
   bool warned_ = false;
   std::optional<ApiError> error_;

@@ -140,7 +140,9 @@ class CompletionAnswer final : public AnswerBase {
   void take(std::int32_t index, const AnswerEvent& event, std::vector<SseEvent>& out) override {
     Choice& choice = choices_[static_cast<std::size_t>(index)];
     choice.finish = event.finish;
-    if (!prompt_only_) {
+    if (prompt_only_) {
+      generated_ = 0;
+    } else {
       if (event.token >= 0) {
         choice.ids.push_back(event.token);
         if (event.logprobs) {
