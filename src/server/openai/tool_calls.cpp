@@ -64,8 +64,8 @@ struct ToolCallParser::State {
   enum class Mode : std::uint8_t { kText, kBody, kAfter };
   enum class Step : std::uint8_t { kAgain, kWait };
 
-  State(ToolFamily of, bool begun) : family(of), marks(marks_of(of)) {
-    if (begun) {
+  State(ToolFamily of, bool forced) : family(of), marks(marks_of(of)) {
+    if (forced) {
       mode = Mode::kBody;
       json_only = true;
     }

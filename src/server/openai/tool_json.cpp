@@ -67,7 +67,7 @@ std::vector<std::string_view> pieces(std::string_view text) {
 std::string_view value_of(std::string_view piece) {
   std::size_t end = 1;
   while (piece[end] != '"') {
-    end += piece[end] == '\\' ? 2 : 1;
+    end += piece[end] == '\\' ? 2u : 1u;
   }
   return trim(piece.substr(piece.find(':', end) + 1));
 }
