@@ -43,7 +43,7 @@ nlohmann::ordered_json json_value(const options::Value& value) {
 
 // Credentials are shown as set or not set.
 bool is_secret(const options::Option& option) {
-  return option.name == "hub-token";
+  return option.name == "hub-token" || option.name == "api-key" || option.name == "admin-key";
 }
 
 std::string shown(const options::Option& option, const options::Settings& settings) {

@@ -12,6 +12,7 @@ extern const Command kShowCommand;
 extern const Command kRmCommand;
 extern const Command kRunCommand;
 extern const Command kChatCommand;
+extern const Command kServeCommand;
 extern const Command kTokenizeCommand;
 extern const Command kDetokenizeCommand;
 extern const Command kTemplateCommand;
@@ -34,10 +35,11 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,     &kLsCommand,     &kShowCommand,       &kRmCommand,
-    &kRunCommand,      &kChatCommand,   &kTokenizeCommand,   &kDetokenizeCommand,
-    &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,     &kBenchCommand,
-    &kDoctorCommand,   &kConfigCommand, &kCompletionCommand, &kOptionsPageCommand,
+    &kPullCommand,        &kLsCommand,       &kShowCommand,   &kRmCommand,
+    &kRunCommand,         &kChatCommand,     &kServeCommand,  &kTokenizeCommand,
+    &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,
+    &kBenchCommand,       &kDoctorCommand,   &kConfigCommand, &kCompletionCommand,
+    &kOptionsPageCommand,
 };
 
 }  // namespace

@@ -197,20 +197,7 @@ Result<Session> Session::open(CommandContext& context, std::int32_t max_answers)
   options.prefix_cache = settings.flag("prefix-cache");
   options.max_sequences = max_answers;
   options.weight_bytes_per_step = out.bundle_.weight_bytes_per_step;
-  std::vector<std::int32_t> eos = out.text().stop_ids();
-  std::erase_if(eos, [&out](std::int32_t id) {
-    const std::int32_t rows = out.config().vocab_size;
-    if (id >= rows) {
-      log::warn("the tokenizer's end token {} is past the model's {} ids and cannot be drawn", id,
-                rows);
-    }
-    return id >= rows;
-  });
-  const std::vector<std::int32_t>& named = out.config().eos_ids;
-  eos.insert(eos.end(), named.begin(), named.end());
-  std::sort(eos.begin(), eos.end());
-  eos.erase(std::unique(eos.begin(), eos.end()), eos.end());
-  options.eos_ids = std::move(eos);
+  options.eos_ids = end_ids(out.text(), out.config());
   auto engine = Engine::create(out.bundle_.model, out.tokenizer_, options);
   if (!engine.has_value()) {
     return tl::unexpected(with_flag_names(std::move(engine).error()));

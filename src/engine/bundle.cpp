@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include "base/log.h"
 #include "format/open.h"
 
 namespace trine {
@@ -97,7 +98,16 @@ void ModelText::add_template(std::string name, std::string_view source, std::str
   if (!parsed.has_value()) {
     parsed = tl::unexpected(std::move(parsed).error().with_context(where));
   }
-  templates_.push_back({std::move(name), std::move(parsed)});
+  templates_.push_back({std::move(name), std::string(source), std::move(parsed)});
+}
+
+std::string ModelText::chat_template_source() const {
+  for (const Template& known : templates_) {
+    if (known.name == "default") {
+      return known.source;
+    }
+  }
+  return templates_.empty() ? std::string() : templates_.front().source;
 }
 
 Result<std::shared_ptr<const text::Tokenizer>> ModelText::tokenizer() const {
@@ -150,6 +160,21 @@ std::vector<std::int32_t> ModelText::stop_ids() const {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
+}
+
+std::vector<std::int32_t> end_ids(const ModelText& text, const ModelConfig& config) {
+  std::vector<std::int32_t> out = text.stop_ids();
+  std::erase_if(out, [&config](std::int32_t id) {
+    if (id >= config.vocab_size) {
+      log::warn("the tokenizer's end token {} is past the model's {} ids and cannot be drawn", id,
+                config.vocab_size);
+    }
+    return id >= config.vocab_size;
+  });
+  out.insert(out.end(), config.eos_ids.begin(), config.eos_ids.end());
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
 }
 
 Result<ModelBundle> ModelBundle::load(const std::string& path, const Model::LoadOptions& options) {

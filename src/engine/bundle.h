@@ -62,6 +62,9 @@ class ModelText {
   // Names of the templates, "default" for an unnamed one.
   std::vector<std::string> template_names() const;
 
+  // The text of the template for a conversation without tools; empty when there is none.
+  std::string chat_template_source() const;
+
   // What templates see as bos_token and eos_token; may be empty.
   const std::string& bos_token() const { return bos_token_; }
 
@@ -75,6 +78,7 @@ class ModelText {
  private:
   struct Template {
     std::string name;
+    std::string source;
     Result<std::shared_ptr<const text::ChatTemplate>> parsed;
   };
 
@@ -91,6 +95,10 @@ class ModelText {
   std::string eos_token_;
   GenerationDefaults generation_;
 };
+
+// The ids that end an answer: those of both sides, without those past the model's rows, which
+// cannot be drawn (a warning says so).
+std::vector<std::int32_t> end_ids(const ModelText& text, const ModelConfig& config);
 
 struct ModelBundle {
   std::shared_ptr<const ModelText> text;

@@ -195,7 +195,7 @@ Status ModelText::load_directory(const std::string& directory) {
     if (!sources.has_value()) {
       if (templates_.empty()) {
         templates_.push_back(
-            {"default", tl::unexpected(std::move(sources).error().with_context(where))});
+            {"default", "", tl::unexpected(std::move(sources).error().with_context(where))});
       }
       return;
     }

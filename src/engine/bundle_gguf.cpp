@@ -148,9 +148,9 @@ Status ModelText::load_gguf(const std::string& path) {
     if (const auto* source = std::get_if<std::string>(&value); source != nullptr) {
       add_template(name, *source, key);
     } else {
-      templates_.push_back(
-          {name, fail(ErrorCode::kCorruptData, "metadata key {} is {}, wanted string",
-                      printable(key), gguf_value_type_name(value))});
+      templates_.push_back({name, "",
+                            fail(ErrorCode::kCorruptData, "metadata key {} is {}, wanted string",
+                                 printable(key), gguf_value_type_name(value))});
     }
   }
   Status sampling = read_sampling(metadata, generation_);

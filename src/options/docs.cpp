@@ -78,11 +78,12 @@ std::string options_markdown() {
       const bool all = option.sources == Sources::kAll;
       const std::string shorter =
           option.short_name == '\0' ? "" : fmt::format("`-{}`, ", option.short_name);
-      out += fmt::format("| {}`--{}` | {} | {} | {} | {} | {} | {} |\n", shorter, option.name,
-                         all ? code(file_key(option)) : "-",
-                         option.sources != Sources::kFlagOnly ? code(env_name(option)) : "-",
-                         type_cell(option), default_cell(option), scope_name(option.scope),
-                         cell(option.help));
+      const std::string flag =
+          option.sources == Sources::kEnvOnly ? "-" : fmt::format("{}`--{}`", shorter, option.name);
+      out += fmt::format(
+          "| {} | {} | {} | {} | {} | {} | {} |\n", flag, all ? code(file_key(option)) : "-",
+          option.sources != Sources::kFlagOnly ? code(env_name(option)) : "-", type_cell(option),
+          default_cell(option), scope_name(option.scope), cell(option.help));
     }
   }
   return out;

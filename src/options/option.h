@@ -32,8 +32,9 @@ enum class Type : std::uint8_t {
 enum class Scope : std::uint8_t { kProcess, kModel, kRequest };
 
 // Where a value may be set. Per-call inputs (a prompt, an output file) make no sense in a file or a
-// variable; the location of the file cannot be in it.
-enum class Sources : std::uint8_t { kAll, kFlagOrEnv, kFlagOnly };
+// variable; the location of the file cannot be in it; a secret on a command line can be read by
+// every user of the machine.
+enum class Sources : std::uint8_t { kAll, kFlagOrEnv, kFlagOnly, kEnvOnly };
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 

@@ -1,0 +1,189 @@
+// The endpoints that generate: /v1/completions, /v1/chat/completions, /v1/responses.
+#include <ctime>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "sampling/sampling_params.h"
+#include "server/api.h"
+#include "server/api_impl.h"
+#include "server/openai/tool_calls.h"
+
+namespace trine::server {
+
+using http::Auth;
+using http::Method;
+using http::Request;
+using http::Responder;
+
+namespace {
+
+// A request on its way to the engine.
+struct Prepared {
+  std::vector<std::vector<std::int32_t>> prompts;
+  std::optional<openai::Constraint> constraint;
+  bool tool_begun = false;
+};
+
+openai::ApiResult<std::vector<std::int32_t>> encode_prompt(const openai::Prompt& prompt,
+                                                           bool add_special,
+                                                           const ServedModel& model) {
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt); ids != nullptr) {
+    return *ids;
+  }
+  // A raw prompt is the caller's own text from end to end: control tokens in it are meant.
+  auto ids = model.tokenizer->encode(std::get<std::string>(prompt),
+                                     {.add_special = add_special, .parse_special = true});
+  if (!ids.has_value()) {
+    return tl::unexpected(openai::api_error(ids.error(), "prompt"));
+  }
+  return *std::move(ids);
+}
+
+openai::ApiStatus prepare(const openai::CompletionRequest& asked, const ServedModel& model,
+                          Prepared& out) {
+  for (const openai::Prompt& prompt : asked.prompts) {
+    auto ids = encode_prompt(prompt, asked.add_special_tokens, model);
+    if (!ids.has_value()) {
+      return tl::unexpected(std::move(ids).error());
+    }
+    out.prompts.push_back(*std::move(ids));
+  }
+  return {};
+}
+
+openai::ApiStatus prepare_conversation(const openai::Conversation& conversation,
+                                       const openai::ToolRequest& tools, const ServedModel& model,
+                                       Prepared& out) {
+  std::string prefix;
+  if (conversation.tools != nullptr) {
+    auto forcing = openai::force_tool_call(tools, *conversation.tools, model.tool_family);
+    if (!forcing.has_value()) {
+      return tl::unexpected(std::move(forcing).error());
+    }
+    if (forcing->has_value()) {
+      prefix = (*forcing)->prefix;
+      out.constraint = (*forcing)->constraint;
+      out.tool_begun = !prefix.empty();
+    }
+  }
+  auto parts = render_conversation(conversation, model, prefix);
+  if (!parts.has_value()) {
+    return tl::unexpected(std::move(parts).error());
+  }
+  auto ids = model.tokenizer->encode_parts(*parts, false);
+  if (!ids.has_value()) {
+    return tl::unexpected(openai::api_error(ids.error(), "messages"));
+  }
+  out.prompts.push_back(*std::move(ids));
+  return {};
+}
+
+openai::ApiStatus prepare(const openai::ChatRequest& asked, const ServedModel& model,
+                          Prepared& out) {
+  return prepare_conversation(asked.conversation, asked.tools, model, out);
+}
+
+openai::ApiStatus prepare(const openai::ResponsesRequest& asked, const ServedModel& model,
+                          Prepared& out) {
+  return prepare_conversation(asked.conversation, asked.tools, model, out);
+}
+
+// What the engine cannot do yet is refused by name.
+openai::ApiStatus check_supported(const openai::CommonRequest& asked, const Prepared& prepared) {
+  if (prepared.constraint.has_value()) {
+    return tl::unexpected(openai::bad_field(
+        prepared.constraint->field, "asks for structured output, which this server has not yet"));
+  }
+  if (asked.prompt_logprobs.has_value()) {
+    return tl::unexpected(
+        openai::bad_field("prompt_logprobs",
+                          "asks for log-probabilities of the prompt, which this server has not "
+                          "yet; logprobs of the answer are given"));
+  }
+  return {};
+}
+
+std::string random_id() {
+  return fmt::format("{:016x}{:016x}", sampling::random_seed().value_or(1),
+                     sampling::random_seed().value_or(2));
+}
+
+}  // namespace
+
+template <typename Parsed>
+void Api::generate(Request request, const Responder& responder, Parse<Parsed> parse) {
+  post_text(responder, [this, responder, parse, request = std::move(request)] {
+    openai::ApiResult<Parsed> parsed = parse(request.body, limits());
+    if (!parsed.has_value()) {
+      responder.send(to_response(parsed.error()));
+      return;
+    }
+    const auto asked = std::make_shared<const Parsed>(*std::move(parsed));
+    with_model(asked->model, responder,
+               [this, responder, asked, tenant = request.principal.tenant](const Lease& model) {
+                 Prepared prepared;
+                 prepared.constraint = asked->constraint;
+                 openai::ApiStatus status = prepare(*asked, *model, prepared);
+                 if (status.has_value()) {
+                   status = check_supported(*asked, prepared);
+                 }
+                 if (!status.has_value()) {
+                   responder.send(to_response(status.error()));
+                   return;
+                 }
+                 const auto job = std::make_shared<Job>(
+                     responder,
+                     openai::make_answer(
+                         *asked, {.id = random_id(),
+                                  .model = model->spec.id,
+                                  .created_unix_s = std::time(nullptr),
+                                  .tokenizer = model->tokenizer,
+                                  .system_fingerprint = fmt::format("trine-{}", options_.version),
+                                  .tool_family = model->tool_family,
+                                  .tool_begun = prepared.tool_begun,
+                                  .id_seed = sampling::random_seed().value_or(0)}),
+                     asked->stream);
+                 job->lease = std::const_pointer_cast<ServedModel>(model);
+                 job->set_prompts(prepared.prompts);
+                 for (std::vector<std::int32_t>& prompt : prepared.prompts) {
+                   GenerationRequest& one = job->requests.emplace_back(asked->generation);
+                   one.prompt = std::move(prompt);
+                   one.tenant = tenant;
+                 }
+                 job->watch_client([model_engine = std::weak_ptr<const ServedModel>(model)] {
+                   if (const auto alive = model_engine.lock(); alive != nullptr) {
+                     alive->engine->poke();
+                   }
+                 });
+                 if (draining_.load()) {
+                   responder.send(to_response(shutting_down()));
+                 } else if (!model->engine->submit(job)) {
+                   responder.send(to_response(too_busy()));
+                 }
+               });
+  });
+}
+
+void Api::add_generation(http::RouteTable& table) {
+  const auto post = [&table](std::string path, http::Handler handler) {
+    table.push_back({.method = Method::kPost,
+                     .path = std::move(path),
+                     .auth = Auth::kUser,
+                     .handler = std::move(handler)});
+  };
+  post("/v1/completions", [this](Request request, const Responder& responder) {
+    generate(std::move(request), responder, &openai::parse_completion);
+  });
+  post("/v1/chat/completions", [this](Request request, const Responder& responder) {
+    generate(std::move(request), responder, &openai::parse_chat);
+  });
+  post("/v1/responses", [this](Request request, const Responder& responder) {
+    generate(std::move(request), responder, &openai::parse_responses);
+  });
+}
+
+}  // namespace trine::server
