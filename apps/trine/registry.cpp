@@ -22,6 +22,7 @@ extern const Command kBenchCommand;
 extern const Command kDoctorCommand;
 extern const Command kConfigCommand;
 extern const Command kOptionsPageCommand;
+extern const Command kApiPageCommand;
 extern const Command kCompletionCommand;
 
 namespace {
@@ -40,6 +41,7 @@ const Command* const kCommands[] = {
     &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,
     &kBenchCommand,       &kDoctorCommand,   &kConfigCommand, &kCompletionCommand,
     &kOptionsPageCommand,
+    &kApiPageCommand,
 };
 
 }  // namespace
