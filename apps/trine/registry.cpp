@@ -40,8 +40,7 @@ const Command* const kCommands[] = {
     &kRunCommand,         &kChatCommand,     &kServeCommand,  &kTokenizeCommand,
     &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,
     &kBenchCommand,       &kDoctorCommand,   &kConfigCommand, &kCompletionCommand,
-    &kOptionsPageCommand,
-    &kApiPageCommand,
+    &kOptionsPageCommand, &kApiPageCommand,
 };
 
 }  // namespace

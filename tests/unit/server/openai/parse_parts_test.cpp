@@ -12,9 +12,9 @@ namespace trine::server::openai {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using grammar::Notation;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using grammar::Notation;
 
 std::string chat(std::string_view more) {
   return fmt::format(R"({{"messages": [{{"role": "user", "content": "Hi"}}], {}}})", more);
@@ -94,8 +94,8 @@ TEST(ParseConstraint, EveryWay) {
        Notation::kJsonSchema, R"({"b":1,"a":2})", "response_format.json_schema.schema"},
       {R"("guided_json": {"type": "object"})", Notation::kJsonSchema, R"({"type":"object"})",
        "guided_json"},
-      {R"("guided_json": "{\"type\": \"object\"}")", Notation::kJsonSchema,
-       R"({"type": "object"})", "guided_json"},
+      {R"("guided_json": "{\"type\": \"object\"}")", Notation::kJsonSchema, R"({"type": "object"})",
+       "guided_json"},
       {R"("json_schema": {})", Notation::kJsonSchema, "{}", "guided_json"},
       {R"("guided_regex": "a+")", Notation::kRegex, "a+", "guided_regex"},
       {R"("guided_choice": ["x", "y"])", Notation::kChoice, R"(["x","y"])", "guided_choice"},
@@ -234,8 +234,7 @@ TEST(ParseSpeculative, IsCheckedAndWarnsThatItHasNoEffect) {
       take(parse_chat(chat(R"("speculative": {"num_tokens": 4, "method": "ngram"})"), {}));
   EXPECT_EQ(r.speculative->num_tokens, 4);
   EXPECT_EQ(r.warnings.size(), 1u);
-  EXPECT_TRUE(
-      take(parse_chat(chat(R"("speculative": {"enabled": false})"), {})).warnings.empty());
+  EXPECT_TRUE(take(parse_chat(chat(R"("speculative": {"enabled": false})"), {})).warnings.empty());
 }
 
 }  // namespace

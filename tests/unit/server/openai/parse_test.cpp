@@ -17,8 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A chat body with more fields.
-std::string chat(std::string_view more, std::string_view messages =
-                                            R"([{"role": "user", "content": "Hi"}])") {
+std::string chat(std::string_view more,
+                 std::string_view messages = R"([{"role": "user", "content": "Hi"}])") {
   return fmt::format(R"({{"messages": {}{}{}}})", messages, more.empty() ? "" : ", ", more);
 }
 
@@ -196,8 +196,8 @@ TEST(ParseCompletion, PromptsOfEveryForm) {
   EXPECT_THAT(prompts("[[1], [2, 3]]"), ElementsAre(Prompt(Ids{1}), Prompt(Ids{2, 3})));
   EXPECT_THAT(prompts(R"([[1], "b"])"), ElementsAre(Prompt(Ids{1}), Prompt("b")));
   for (const std::string_view text :
-       {R"("")", "[]", "[[]]", R"([""])", "[-1]", "[1, 2.5]", "[2147483648]", "[true]", R"([1, "a"])",
-        "[[[1]]]", "3", "{}", "null", R"(["a", 1])"}) {
+       {R"("")", "[]", "[[]]", R"([""])", "[-1]", "[1, 2.5]", "[2147483648]", "[true]",
+        R"([1, "a"])", "[[[1]]]", "3", "{}", "null", R"(["a", 1])"}) {
     const auto result = parse_completion(fmt::format(R"({{"prompt": {}}})", text), {});
     ASSERT_FALSE(result.has_value()) << text;
     EXPECT_EQ(result.error().status, 400);
@@ -241,8 +241,8 @@ TEST(ParseCompletion, TheCostIsCheckedBeforeAnythingIsCopied) {
   limits.context_tokens = 1000;
   limits.max_cost_tokens = 10000;
   // 2 prompts x 3 answers x (100 tokens + 1 byte) fits, x 50 does not.
-  EXPECT_TRUE(parse_completion(R"({"prompt": ["a", "b"], "n": 3, "max_tokens": 100})", limits)
-                  .has_value());
+  EXPECT_TRUE(
+      parse_completion(R"({"prompt": ["a", "b"], "n": 3, "max_tokens": 100})", limits).has_value());
   const auto over =
       parse_completion(R"({"prompt": ["a", "b"], "n": 50, "max_tokens": 100})", limits);
   ASSERT_FALSE(over.has_value());
@@ -254,8 +254,8 @@ TEST(ParseCompletion, TheCostIsCheckedBeforeAnythingIsCopied) {
   EXPECT_TRUE(parse_chat(chat(R"("n": 9)"), limits).has_value());
   EXPECT_FALSE(parse_chat(chat(R"("n": 10)"), limits).has_value());
   // best_of is what is drawn.
-  EXPECT_FALSE(
-      parse_completion(R"({"prompt": "a", "best_of": 101, "max_tokens": 100})", limits).has_value());
+  EXPECT_FALSE(parse_completion(R"({"prompt": "a", "best_of": 101, "max_tokens": 100})", limits)
+                   .has_value());
   // The largest request there can be does not overflow.
   std::string prompts;
   for (int i = 0; i < 1025; ++i) {
