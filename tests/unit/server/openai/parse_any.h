@@ -49,7 +49,7 @@ inline Place place_of(Shape shape) {
   const auto parse = [](const char* text) { return Json::parse(text); };
   const Json chat = parse(R"({"messages": [{"role": "user", "content": "a"}]})");
   const Json call = parse(R"({"messages": [{"role": "assistant", "tool_calls":
-    [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}]})");
+    [{"function": {"name": "f"}}]}]})");
   Json tools = chat;
   tools["tools"] = parse(R"([{"type": "function", "function": {"name": "f"}}])");
   switch (shape) {
@@ -109,7 +109,7 @@ inline Place place_of(Shape shape) {
     case Shape::kResponsesText:
       return {Shape::kResponses, parse(R"({"input": "a"})"), Pointer("/text"), Json::object()};
   }
-  return {};
+  return {shape, Json::object(), Pointer(), Json::object()};
 }
 
 }  // namespace trine::server::openai
