@@ -90,7 +90,8 @@ Json add_up(const std::vector<SseEvent>& events) {
     if (event.data == "[DONE]") {
       continue;
     }
-    for (const Json& choice : Json::parse(event.data)["choices"]) {
+    const Json chunk = Json::parse(event.data);
+    for (const Json& choice : chunk["choices"]) {
       Json& sum = choices[choice["index"].get<std::size_t>()];
       const Json& delta = choice["delta"];
       sum["content"] = sum["content"].get<std::string>() + delta.value("content", "");
