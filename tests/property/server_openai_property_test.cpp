@@ -130,7 +130,11 @@ RC_GTEST_PROP(AnswerProperty, StreamsAddUpToTheWhole, ()) {
   for (std::int32_t answer = 0; answer < 2; ++answer) {
     const std::string text = draw_text();
     std::size_t from = 0;
-    for (const std::size_t cut : draw_cuts(text.size())) {
+    for (std::size_t cut : draw_cuts(text.size())) {
+      // The engine's pieces end where characters end.
+      while (cut < text.size() && (static_cast<unsigned char>(text[cut]) & 0xc0u) == 0x80u) {
+        ++cut;
+      }
       events.push_back(testing::event(0, text.substr(from, cut - from)));
       events.back().answer = answer;
       from = cut;
@@ -160,7 +164,7 @@ RC_GTEST_PROP(AnswerProperty, StreamsAddUpToTheWhole, ()) {
   std::vector<SseEvent> none;
   run(R"(, "stream": true)", streamed);
   const auto whole = run("", none);
-  RC_ASSERT(add_up(streamed) == of_body(Json::parse(whole->body())));
+  RC_ASSERT(add_up(streamed).dump() == of_body(Json::parse(whole->body())).dump());
 }
 
 }  // namespace
