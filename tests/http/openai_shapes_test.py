@@ -28,7 +28,6 @@ EXTRA = {
     "prompt_token_ids",
     "max_model_len",
     "store",  # of a response; OpenAI sends it too
-    "parameters",
 }
 
 
