@@ -158,6 +158,13 @@ TEST(ToolCalls, HostileNestingEndsSoon) {
   for (int i = 0; i < 20000; ++i) {
     text += "<tool_call>{";
   }
+  // What cannot be a call any more is not kept until the end.
+  ToolCallParser parser(ToolFamily::kHermes);
+  std::vector<ToolDelta> out;
+  parser.push(text, out);
+  ParsedText early;
+  testing::collect(out, early);
+  EXPECT_GT(early.content.size(), text.size() - 1000);
   const ParsedText got = parse_cut(ToolFamily::kHermes, text, {});
   EXPECT_TRUE(got.calls.empty());
   EXPECT_EQ(got.content, text);
