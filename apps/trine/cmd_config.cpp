@@ -6,6 +6,7 @@
 #include "apps/trine/model_args.h"
 #include "options/docs.h"
 #include "options/option.h"
+#include "server/openai/schema.h"
 
 namespace trine::app {
 
@@ -102,6 +103,11 @@ Result<int> run_options_page(CommandContext& /*context*/) {
   return 0;
 }
 
+Result<int> run_api_page(CommandContext& /*context*/) {
+  write_out(server::openai::api_markdown());
+  return 0;
+}
+
 }  // namespace
 
 extern const Command kConfigCommand;
@@ -126,6 +132,15 @@ const Command kOptionsPageCommand = {
     .group = "setup",
     .summary = "Print docs/options.md",
     .run = run_options_page,
+    .hidden = true,
+};
+
+extern const Command kApiPageCommand;
+const Command kApiPageCommand = {
+    .name = "api-page",
+    .group = "setup",
+    .summary = "Print docs/api.md",
+    .run = run_api_page,
     .hidden = true,
 };
 

@@ -22,6 +22,7 @@ extern const Command kBenchCommand;
 extern const Command kDoctorCommand;
 extern const Command kConfigCommand;
 extern const Command kOptionsPageCommand;
+extern const Command kApiPageCommand;
 extern const Command kCompletionCommand;
 
 namespace {
@@ -39,7 +40,7 @@ const Command* const kCommands[] = {
     &kRunCommand,         &kChatCommand,     &kServeCommand,  &kTokenizeCommand,
     &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,
     &kBenchCommand,       &kDoctorCommand,   &kConfigCommand, &kCompletionCommand,
-    &kOptionsPageCommand,
+    &kOptionsPageCommand, &kApiPageCommand,
 };
 
 }  // namespace

@@ -134,8 +134,19 @@ class ResponsesAnswer final : public AnswerBase {
     text_ += text;
     Json event = place(true);
     event["delta"] = text;
-    event["logprobs"] = take_logprobs();
+    event["logprobs"] = for_event(take_logprobs());
     emit("response.output_text.delta", std::move(event), out);
+  }
+
+  // Events have tokens and numbers only; the bytes are in the parts.
+  static Json for_event(Json logprobs) {
+    for (Json& each : logprobs) {
+      each.erase("bytes");
+      for (Json& top : each["top_logprobs"]) {
+        top.erase("bytes");
+      }
+    }
+    return logprobs;
   }
 
   Json take_logprobs() {
@@ -153,7 +164,7 @@ class ResponsesAnswer final : public AnswerBase {
     take_logprobs();
     Json done = place(true);
     done["text"] = text_;
-    done["logprobs"] = all_logprobs_;
+    done["logprobs"] = for_event(all_logprobs_);
     emit("response.output_text.done", std::move(done), out);
     Json part = place(true);
     part["part"] = text_part(text_, all_logprobs_);
@@ -197,7 +208,6 @@ class ResponsesAnswer final : public AnswerBase {
       emit("response.function_call_arguments.delta", std::move(event), out);
     } else {
       Json event = place(false);
-      event["name"] = output_.back()["name"];
       event["arguments"] = output_.back()["arguments"];
       emit("response.function_call_arguments.done", std::move(event), out);
       close_item("completed", out);

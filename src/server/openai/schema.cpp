@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/printable.h"
+#include "options/option.h"
 
 namespace trine::server::openai {
 
@@ -114,36 +115,16 @@ ApiStatus check_value(const Field& field, const std::string& where, const Json& 
   return {};
 }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    row[j] = j;
-  }
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t above = row[j + 1];
-      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0u : 1u)});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
 ApiError unknown_field(Shape shape, std::string_view where, std::string_view name) {
-  std::string_view nearest;
-  constexpr std::size_t kLongestName = 64;
-  if (name.size() <= kLongestName) {
-    std::size_t best = std::max<std::size_t>(2, name.size() / 3) + 1;
-    for (const Field* field : fields_of(shape)) {
-      const std::size_t distance = edit_distance(name, field->name);
-      if (field->state == FieldState::kHonoured && distance < best) {
-        best = distance;
-        nearest = field->name;
-      }
+  std::vector<std::string> names;
+  for (const Field* field : fields_of(shape)) {
+    if (field->state == FieldState::kHonoured) {
+      names.emplace_back(field->name);
     }
   }
+  constexpr std::size_t kLongestName = 64;
+  const std::string nearest =
+      name.size() <= kLongestName ? options::nearest(name, names) : std::string();
   return bad_field(
       where,
       nearest.empty()
