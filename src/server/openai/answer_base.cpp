@@ -211,7 +211,7 @@ void AnswerBase::add(const AnswerEvent& event, std::vector<SseEvent>& out) {
   }
 }
 
-void AnswerBase::end_with(ApiError error, std::vector<SseEvent>& out) {
+void AnswerBase::end_with(const ApiError& error, std::vector<SseEvent>& out) {
   error_ = error;
   open_ = 0;
   if (request_.stream) {

@@ -120,7 +120,7 @@ class AnswerBase : public Answer {
   std::int64_t generated_ = 0;  // tokens
 
  private:
-  void end_with(ApiError error, std::vector<SseEvent>& out);
+  void end_with(const ApiError& error, std::vector<SseEvent>& out);
 
   std::int32_t open_;  // answers that have not ended
   std::uint64_t ids_made_ = 0;

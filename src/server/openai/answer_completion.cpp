@@ -38,9 +38,10 @@ class CompletionAnswer final : public AnswerBase {
     }
     AnswerBase::set_prompt(prompt, std::move(tokens), std::move(logprobs));
     if (echo_ && wants_logprobs_) {
-      for (std::int32_t i = 0; i < per_prompt_; ++i) {
+      const std::int32_t first = prompt * per_prompt_;
+      for (std::int32_t i = first; i < first + per_prompt_; ++i) {
         add_prompt_logprobs(prompts_[static_cast<std::size_t>(prompt)],
-                            choices_[static_cast<std::size_t>(prompt * per_prompt_ + i)]);
+                            choices_[static_cast<std::size_t>(i)]);
       }
     }
   }

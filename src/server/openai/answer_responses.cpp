@@ -51,7 +51,9 @@ class ResponsesAnswer final : public AnswerBase {
     Json event;
     event["type"] = type;
     event["sequence_number"] = sequence_++;
-    event.update(fields);
+    for (auto& [key, value] : fields.items()) {
+      event[key] = std::move(value);
+    }
     out.push_back({.name = std::string(type), .data = dump(event)});
   }
 

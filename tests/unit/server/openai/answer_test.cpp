@@ -125,8 +125,10 @@ TEST(ChatAnswer, LogprobsAndBytes) {
       R"({"token":"<s>","logprob":-1.0,"bytes":[60,115,62],"top_logprobs":[]}],"refusal":null})");
   // A stream tells the same tokens, also the one whose text is held back.
   Json told = Json::array();
-  for (const Json& chunk :
-       stream(*chat(R"(, "logprobs": true, "top_logprobs": 2, "stream": true)"), events)) {
+  const auto chunks =
+      stream(*chat(R"(, "logprobs": true, "top_logprobs": 2, "stream": true)"), events);
+  EXPECT_EQ(chunks[1]["choices"][0]["delta"].dump(), R"({"content":""})");
+  for (const Json& chunk : chunks) {
     if (chunk.is_object() && chunk["choices"][0]["logprobs"].is_object()) {
       for (const Json& each : chunk["choices"][0]["logprobs"]["content"]) {
         told.push_back(each);
