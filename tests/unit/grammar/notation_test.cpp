@@ -13,13 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Case {
-  std::string source;
-  std::vector<std::string> yes, no;
-};
-
 TEST(Regex, Languages) {
-  const std::vector<Case> cases = {
+  const std::vector<LanguageCase> cases = {
       {"abc", {"abc"}, {"", "ab", "abcd"}},
       {"^a|b$", {"a", "b"}, {"ab", ""}},
       {"a*", {"", "a", "aaa"}, {"b"}},
@@ -34,16 +29,7 @@ TEST(Regex, Languages) {
       {"(?<n>a)(?P<m>b)", {"ab"}, {"a"}},
       {"a+?b", {"ab", "aab"}, {"b"}},
   };
-  for (const Case& c : cases) {
-    const auto made = compile_regex(c.source);
-    ASSERT_TRUE(made.has_value()) << c.source << ": " << error_of(made);
-    for (const std::string& text : c.yes) {
-      EXPECT_TRUE(matches(*made, text)) << c.source << " on " << text;
-    }
-    for (const std::string& text : c.no) {
-      EXPECT_FALSE(matches(*made, text)) << c.source << " on " << text;
-    }
-  }
+  expect_languages(compile_regex, cases);
 }
 
 TEST(Regex, ErrorsNameConstructAndOffset) {
@@ -83,7 +69,7 @@ TEST(Regex, NestedRepetitionsStaySmall) {
 }
 
 TEST(Gbnf, Languages) {
-  const std::vector<Case> cases = {
+  const std::vector<LanguageCase> cases = {
       {"root ::= \"a\" b?\nb ::= [0-9]+ # digits\n", {"a", "a12"}, {"", "ab", "12"}},
       {"root ::= (\"a\" |\n  \"b\")* end\nend ::= \".\"",
        {".", "ab."},
@@ -96,16 +82,7 @@ TEST(Gbnf, Languages) {
       {"root ::= \"\\x41\\u00e9\\U0001F600\"", {"Aé😀"}, {"A"}},
       {"root ::= item*\nitem ::= \"a\" | \"b\" item", {"", "abba"}, {"c"}},
   };
-  for (const Case& c : cases) {
-    const auto made = compile_gbnf(c.source);
-    ASSERT_TRUE(made.has_value()) << c.source << ": " << error_of(made);
-    for (const std::string& text : c.yes) {
-      EXPECT_TRUE(matches(*made, text)) << c.source << " on " << text;
-    }
-    for (const std::string& text : c.no) {
-      EXPECT_FALSE(matches(*made, text)) << c.source << " on " << text;
-    }
-  }
+  expect_languages(compile_gbnf, cases);
 }
 
 TEST(Gbnf, ErrorsNameLineAndColumn) {
