@@ -173,7 +173,7 @@ TEST(EngineGrammar, OtherAnswersGoOnAfterOneFails) {
 }
 
 TEST(EngineGrammar, EachAnswerHasAPlaceOfItsOwn) {
-  GenerationRequest request = held_to("[a-m]{3}( [n-y]{2}){2}", {.seed = 5});
+  GenerationRequest request = held_to("[a-m]{1,6}( [n-y]{1,3}){2}", {.seed = 5});
   request.n = 4;
   const Record together = generate(noise(), request);
   request.n = 1;
@@ -181,7 +181,7 @@ TEST(EngineGrammar, EachAnswerHasAPlaceOfItsOwn) {
     request.sampling.seed = 5 + static_cast<std::uint64_t>(i);
     EXPECT_EQ(together.answers.at(i).tokens, answer_of(noise(), request).tokens);
     EXPECT_TRUE(
-        std::regex_match(together.answers.at(i).text, std::regex("[a-m]{3}( [n-y]{2}){2}")));
+        std::regex_match(together.answers.at(i).text, std::regex("[a-m]{1,6}( [n-y]{1,3}){2}")));
   }
 }
 
@@ -248,6 +248,8 @@ TEST(EngineGrammar, IdsPastTheModelsRowsAreImpossible) {
   for (const std::int32_t id : answer.tokens) {
     EXPECT_LT(id, 30);
   }
+  // The second half of "é" is one of them.
+  EXPECT_THAT(answer_of(few, held_to("é")).error, HasSubstr("position 3: a dead end"));
 }
 
 }  // namespace
