@@ -10,6 +10,7 @@
 #include "apps/trine/input.h"
 #include "apps/trine/interrupt.h"
 #include "apps/trine/model_args.h"
+#include "apps/trine/structure.h"
 #include "base/log.h"
 
 namespace trine::app {
@@ -90,6 +91,7 @@ Error with_flag_names(Error error) {
       {"logit_bias", "--logit-bias"},
       {"bad_words", "--bad-words"},
       {"stop_ids", "--stop-ids"},
+      {"ignore_eos", "--ignore-eos"},
       {"step_tokens", "--step-tokens"},
       {"context_tokens", "--ctx"},
       {"top_k", "--top-k"},
@@ -178,16 +180,23 @@ bool Generation::cancelled() const {
 }
 
 std::vector<std::string_view> session_options() {
-  return joined(joined(sampling_options(), model_options()), {"step-tokens", "prefix-cache"});
+  return joined(joined(joined(sampling_options(), structure_options()), model_options()),
+                {"step-tokens", "prefix-cache"});
 }
 
 Result<Session> Session::open(CommandContext& context, std::int32_t max_answers) {
   options::Settings& settings = context.settings();
   TRINE_TRY(apply_isa(settings));
+  // Before the model is read: what is wrong in a grammar is said at once.
+  TRINE_TRY_ASSIGN(grammar::AutomatonPtr automaton, asked_structure(settings));
   TRINE_TRY_ASSIGN(const std::string path, model_path(settings, context.argument(0)));
   Session out;
   TRINE_TRY_ASSIGN(out.bundle_, ModelBundle::load(path, load_options(settings)));
   TRINE_TRY_ASSIGN(out.tokenizer_, out.text().tokenizer());
+  if (automaton != nullptr) {
+    out.grammar_ = grammar::CompiledGrammar::create(std::move(automaton),
+                                                    grammar::TokenTrie::build(*out.tokenizer_));
+  }
   TRINE_TRY(apply_generation_defaults(out.text().generation(), settings));
   EngineOptions options;
   options.num_threads = static_cast<int>(settings.integer("threads"));
@@ -229,6 +238,7 @@ Result<GenerationRequest> Session::request(std::vector<std::int32_t> prompt,
     out.stop_ids.insert(out.stop_ids.end(), ids.begin(), ids.end());
   }
   out.ignore_eos = settings.flag("ignore-eos");
+  out.grammar = grammar_;
   out.cancel = &interrupt_flag();
   return out;
 }

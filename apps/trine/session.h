@@ -33,8 +33,8 @@ struct Generation {
 class Session {
  public:
   // Loads the model of the first argument, lays its sampling defaults under `context`'s settings
-  // and starts an engine for up to `max_answers` answers at once. Errors: those of the parts;
-  // unsupported when there is no tokenizer.
+  // and starts an engine for up to `max_answers` answers at once, each held to the structure that
+  // the settings ask for. Errors: those of the parts; unsupported when there is no tokenizer.
   static Result<Session> open(CommandContext& context, std::int32_t max_answers);
 
   const ModelText& text() const { return *bundle_.text; }
@@ -69,6 +69,7 @@ class Session {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   EngineOptions options_;
   std::unique_ptr<Engine> engine_;
+  std::shared_ptr<const grammar::CompiledGrammar> grammar_;  // null: any text
 };
 
 // Rows of Session::open and Session::request.

@@ -147,8 +147,13 @@ void Engine::Impl::draw_one(const Request& request, std::size_t request_idx,
   draw.error.reset();
   const Answer& answer = request.answers[static_cast<std::size_t>(answer_idx)];
   TRINE_CHECK(request.pipeline.has_value());
+  const Result<sampling::AllowedTokens> possible = allowed_tokens(request, answer);
+  if (!possible.has_value()) {
+    draw.error = possible.error();
+    return;
+  }
   const Result<std::int32_t> token =
-      sampling::sample(*request.pipeline, row, answer.history, answer.seed, scratch);
+      sampling::sample(*request.pipeline, row, answer.history, answer.seed, scratch, *possible);
   if (!token.has_value()) {
     draw.error = token.error();
     return;
@@ -250,7 +255,7 @@ void Engine::Impl::end_request(Request& request, FinishReason reason, const Erro
 }
 
 // The order of checks on a new token is the contract, so it stays in one place: stop id,
-// stop string, budget.
+// stop string, end of the grammar, budget.
 void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
   Answer& answer = request.answers[static_cast<std::size_t>(draw.answer)];
   if (draw.error) {
@@ -259,11 +264,20 @@ void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
     end_answer(request, draw.answer, FinishReason::kError, &error, {});
     return;
   }
+  const bool stop_id =
+      std::binary_search(request.stop_ids.begin(), request.stop_ids.end(), draw.token);
+  if (answer.matcher && !stop_id) {
+    const Status taken = answer.matcher->accept(draw.token);
+    if (!taken.has_value()) {
+      text.clear();
+      end_answer(request, draw.answer, FinishReason::kError, &taken.error(), {});
+      return;
+    }
+  }
+  const bool complete = !stop_id && answer.matcher && answer.matcher->is_complete();
   answer.history.append(draw.token);
   scheduler->add_token(request.id, draw.answer);
   ++request.stats.generated_tokens;
-  const bool stop_id =
-      std::binary_search(request.stop_ids.begin(), request.stop_ids.end(), draw.token);
   const bool stops_count = answer.history.num_output() >= request.params.sampling.min_tokens;
   const bool last = answer.history.num_output() == request.max_tokens;
   std::optional<FinishReason> finish;
@@ -289,12 +303,12 @@ void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
       }
       show(*piece);
     }
-    if (!finish && (stop_id || last)) {
+    if (!finish && (stop_id || complete || last)) {
       show(answer.decoder->finish());
     }
   }
   const std::string_view matched = finish ? answer.stops.matched() : std::string_view();
-  if (!finish && stop_id) {
+  if (!finish && (stop_id || complete)) {
     finish = FinishReason::kStop;
   } else if (!finish && last) {
     finish = FinishReason::kLength;

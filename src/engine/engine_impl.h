@@ -26,6 +26,7 @@ struct Answer {
   std::uint64_t seed = 0;
   std::optional<text::StreamDecoder> decoder;
   StopMatcher stops;
+  std::optional<grammar::Matcher> matcher;  // with a grammar; moved by commit() alone
   bool finished = false;
 
   std::int32_t num_tokens() const { return static_cast<std::int32_t>(history.tokens().size()); }
@@ -88,7 +89,8 @@ struct Engine::Impl : sched::PrefixOracle {
   std::vector<PageRef> found;
   std::vector<float> logits;
   sampling::Scratch scratch;
-  std::string text;  // of the event in work
+  std::vector<std::uint64_t> allowed;  // tokens, of the draw in work
+  std::string text;                    // of the event in work
 
   double now_ms() const { return options.now_ms(); }
 
@@ -106,6 +108,9 @@ struct Engine::Impl : sched::PrefixOracle {
 
   Status run_forward();
   void draw_tokens();
+  // The tokens that the answer's grammar, its end tokens and min_tokens leave; no words without a
+  // grammar. Errors: exhausted for a work budget, unsupported when no token is left.
+  Result<sampling::AllowedTokens> allowed_tokens(const Request& request, const Answer& answer);
   void draw_one(const Request& request, std::size_t request_idx, std::int32_t answer,
                 std::span<const float> row);
 

@@ -5,12 +5,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "grammar/matcher.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
 
@@ -34,6 +36,13 @@ struct GenerationRequest {
   std::vector<std::int32_t> stop_ids = {};
   // The model's end tokens do not end the answer (benchmarks, fixed-length output).
   bool ignore_eos = false;
+  // What every answer must match, bound to the tokenizer's vocabulary; null: any text. A token that
+  // ends an answer is possible only where the text may end, and an answer that nothing can follow
+  // ends by itself (kStop), before min_tokens too. Where the text may end or go on, min_tokens
+  // makes it go on, and ignore_eos as far as it can. max_tokens and stop strings cut the text where
+  // they apply. An answer that no token can continue, or whose grammar breaks a work budget, ends
+  // with an error.
+  std::shared_ptr<const grammar::CompiledGrammar> grammar = nullptr;
   // Leave control tokens out of the text.
   bool skip_special = true;
   // Whose request it is: tenants are served evenly and share no pages of the prefix cache.

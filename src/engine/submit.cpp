@@ -253,6 +253,18 @@ Status Engine::Impl::check_request(const GenerationRequest& params) const {
                   i);
     }
   }
+  if (params.grammar != nullptr) {
+    if (tokenizer == nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "grammar: this model has no tokenizer, so it has no text to hold to one");
+    }
+    const std::int32_t bound = params.grammar->vocabulary().vocab_size();
+    if (bound != tokenizer->vocab_size()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "grammar: bound to a vocabulary of {} tokens, this model's tokenizer has {}",
+                  bound, tokenizer->vocab_size());
+    }
+  }
   if (!params.stop.empty() && tokenizer == nullptr) {
     return fail(ErrorCode::kInvalidArgument,
                 "stop: this model has no tokenizer, so it has no text to stop at");
@@ -295,6 +307,9 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
     answer.seed = seed + static_cast<std::uint64_t>(i);
     answer.history.reset(params.prompt, vocab_size, pipeline.needs_counts(), request->max_tokens);
     answer.stops = StopMatcher(params.stop, params.include_stop);
+    if (params.grammar != nullptr) {
+      TRINE_TRY_ASSIGN(answer.matcher, grammar::Matcher::create(params.grammar));
+    }
     if (tokenizer != nullptr) {
       answer.decoder.emplace(tokenizer, params.skip_special);
       // The answer's text is what it adds to the prompt: a first token's leading space is kept. The

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "grammar/limits.h"
+#include "grammar/scanner.h"
 #include "text/unicode.h"
 
 namespace trine::grammar {
@@ -16,9 +17,9 @@ bool is_name(char c) {
          c == '_';
 }
 
-class Reader {
+class Reader final : private Scanner {
  public:
-  Reader(Ir& ir, std::string_view text) : ir_(ir), text_(text) {}
+  Reader(Ir& ir, std::string_view text) : Scanner(text), ir_(ir) {}
 
   Result<RuleId> run() {
     for (skip(true); pos_ < text_.size(); skip(true)) {
@@ -38,28 +39,12 @@ class Reader {
   }
 
  private:
-  std::string where() const {
-    const std::string_view before = text_.substr(0, pos_);
+  std::string where(std::size_t pos) const override {
+    const std::string_view before = text_.substr(0, pos);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const std::size_t start = before.rfind('\n');
     return fmt::format("grammar {}:{}", line,
-                       start == std::string_view::npos ? pos_ + 1 : pos_ - start);
-  }
-
-  template <typename... Args>
-  tl::unexpected<Error> wrong(fmt::format_string<Args...> text, Args&&... args) const {
-    return fail(ErrorCode::kInvalidArgument, "{}: {}", where(),
-                fmt::format(text, std::forward<Args>(args)...));
-  }
-
-  bool at(std::string_view token) const { return text_.substr(pos_).starts_with(token); }
-
-  bool take(std::string_view token) {
-    if (!at(token)) {
-      return false;
-    }
-    pos_ += token.size();
-    return true;
+                       start == std::string_view::npos ? pos + 1 : pos - start);
   }
 
   // Blanks and comments; line ends too where a rule goes on after them.
@@ -114,7 +99,7 @@ class Reader {
       return wrong("'{}' does not fit here", text_[pos_]);
     }
     ir_.define(id, body);
-    return ir_.check(where());
+    return ir_.check(where(pos_));
   }
 
   // Depth of the recursion: kMaxNesting.
@@ -136,7 +121,7 @@ class Reader {
         TRINE_TRY_ASSIGN(one, repeated(one));
       }
       parts.push_back(one);
-      TRINE_TRY(ir_.check(where()));
+      TRINE_TRY(ir_.check(where(pos_)));
       // A next line that begins with '|' goes on with this rule, as llama.cpp's grammars are
       // written.
       if (depth == 0) {
@@ -164,7 +149,7 @@ class Reader {
     }
     if (c == '(') {
       if (depth >= kMaxNesting) {
-        return fail(ErrorCode::kExhausted, "{}: groups nested deeper than {}", where(),
+        return fail(ErrorCode::kExhausted, "{}: groups nested deeper than {}", where(pos_),
                     kMaxNesting);
       }
       const std::size_t open = pos_++;
@@ -184,22 +169,6 @@ class Reader {
     const RuleId id = id_of(rule_name);
     used_.emplace_back(id, start);
     return ir_.ref(id);
-  }
-
-  Result<std::uint32_t> number() {
-    std::uint32_t value = 0;
-    const std::size_t first = pos_;
-    while (pos_ < text_.size() && text_[pos_] >= '0' && text_[pos_] <= '9') {
-      value = value * 10 + static_cast<std::uint32_t>(text_[pos_++] - '0');
-      if (value > kMaxRepeat) {
-        return fail(ErrorCode::kExhausted, "{}: {} repetitions or more, at most {}", where(), value,
-                    kMaxRepeat);
-      }
-    }
-    if (first == pos_) {
-      return wrong("a number expected in {{m,n}}");
-    }
-    return value;
   }
 
   Result<NodeId> repeated(NodeId one) {
@@ -235,23 +204,6 @@ class Reader {
       return wrong("{{{},{}}} is empty", min, max);
     }
     return ir_.repeat(one, min, max);
-  }
-
-  Result<char32_t> hex(std::size_t num_digits) {
-    char32_t value = 0;
-    for (std::size_t i = 0; i < num_digits; ++i, ++pos_) {
-      const char c = pos_ < text_.size() ? text_[pos_] : ' ';
-      const std::size_t digit = std::string_view("0123456789abcdef")
-                                    .find(c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c);
-      if (digit == std::string_view::npos) {
-        return wrong("{} hexadecimal digits expected", num_digits);
-      }
-      value = value * 16 + static_cast<char32_t>(digit);
-    }
-    if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
-      return wrong("U+{:04X} is not a character", static_cast<unsigned>(value));
-    }
-    return value;
   }
 
   Result<char32_t> character() {
@@ -327,8 +279,6 @@ class Reader {
   }
 
   Ir& ir_;
-  std::string_view text_;
-  std::size_t pos_ = 0;
   std::unordered_map<std::string, RuleId> ids_;
   std::vector<std::pair<RuleId, std::size_t>> used_;
 };

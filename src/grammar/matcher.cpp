@@ -152,6 +152,7 @@ std::shared_ptr<const CompiledGrammar> CompiledGrammar::create(
 Matcher::Matcher(std::shared_ptr<const CompiledGrammar> grammar)
     : grammar_(std::move(grammar)), stepper_(grammar_->automaton()) {
   offsets_.reserve(2 * kMaxRollback + 2);
+  configs_.reserve(4 * offsets_.capacity());  // most sets are small: steps then allocate nothing
 }
 
 Result<Matcher> Matcher::create(std::shared_ptr<const CompiledGrammar> grammar) {
@@ -234,7 +235,7 @@ Status Matcher::rollback(std::size_t count) {
   return {};
 }
 
-Status Matcher::mask(std::span<std::uint64_t> out) {
+Status Matcher::mask(std::span<std::uint64_t> out) const {
   if (out.size() != grammar_->vocabulary().mask_words()) {
     return fail(ErrorCode::kInvalidArgument, "grammar mask: {} words, the vocabulary has {}",
                 out.size(), grammar_->vocabulary().mask_words());

@@ -57,10 +57,15 @@ class Matcher {
   Status rollback(std::size_t count);
   // Sets bit i of out (vocabulary().mask_words() words) for each token i that accept() would take.
   // No bit is set once the answer has ended. Errors: exhausted for a work budget.
-  Status mask(std::span<std::uint64_t> out);
+  Status mask(std::span<std::uint64_t> out) const;
 
   // The text so far is a whole answer: a stop token is allowed.
   bool is_accepting() const { return accepts(current()); }
+
+  // A whole answer that nothing can follow but a stop token.
+  bool is_complete() const {
+    return current().size() == 1 && current().front().state == kAcceptState;
+  }
 
   // A stop token was accepted.
   bool is_finished() const { return current().empty(); }

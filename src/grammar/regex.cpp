@@ -6,6 +6,7 @@
 
 #include "grammar/json_text.h"
 #include "grammar/limits.h"
+#include "grammar/scanner.h"
 #include "text/unicode.h"
 
 namespace trine::grammar {
@@ -13,10 +14,10 @@ namespace {
 
 using Ranges = std::vector<CodeRange>;
 
-class Reader {
+class Reader final : private Scanner {
  public:
   Reader(Ir& ir, std::string_view text, RegexUse use, std::string_view place)
-      : ir_(ir), text_(text), use_(use), place_(place) {}
+      : Scanner(text), ir_(ir), use_(use), place_(place) {}
 
   Result<NodeId> run() {
     TRINE_TRY_ASSIGN(const NodeId all, alternatives(0));
@@ -28,26 +29,12 @@ class Reader {
   }
 
  private:
-  std::string where(std::size_t pos) const { return fmt::format("{} offset {}", place_, pos); }
-
-  template <typename... Args>
-  tl::unexpected<Error> wrong(fmt::format_string<Args...> text, Args&&... args) const {
-    return fail(ErrorCode::kInvalidArgument, "{}: {}", where(pos_),
-                fmt::format(text, std::forward<Args>(args)...));
+  std::string where(std::size_t pos) const override {
+    return fmt::format("{} offset {}", place_, pos);
   }
 
   tl::unexpected<Error> refuse(std::string_view what) const {
     return fail(ErrorCode::kUnsupported, "{}: {} not supported", where(pos_), what);
-  }
-
-  bool at(std::string_view token) const { return text_.substr(pos_).starts_with(token); }
-
-  bool take(std::string_view token) {
-    if (!at(token)) {
-      return false;
-    }
-    pos_ += token.size();
-    return true;
   }
 
   NodeId chars(const Ranges& ranges) {
@@ -159,23 +146,6 @@ class Reader {
     return inner;
   }
 
-  Result<std::uint32_t> number() {
-    const std::size_t first = pos_;
-    std::uint32_t value = 0;
-    while (pos_ < text_.size() && text_[pos_] >= '0' && text_[pos_] <= '9') {
-      value = value * 10 + static_cast<std::uint32_t>(text_[pos_] - '0');
-      if (value > kMaxRepeat) {
-        return fail(ErrorCode::kExhausted, "{}: {} repetitions or more, at most {}", where(first),
-                    value, kMaxRepeat);
-      }
-      ++pos_;
-    }
-    if (pos_ == first) {
-      return wrong("a number is missing in {{m,n}}");
-    }
-    return value;
-  }
-
   Result<NodeId> quantified(NodeId one) {
     std::uint32_t min = 0;
     std::uint32_t max = kUnbounded;
@@ -210,25 +180,6 @@ class Reader {
       return wrong("a quantifier after a quantifier");
     }
     return ir_.repeat(one, min, max);
-  }
-
-  Result<char32_t> hex(std::size_t num_digits) {
-    char32_t value = 0;
-    for (std::size_t i = 0; i < num_digits; ++i, ++pos_) {
-      const char c = pos_ < text_.size() ? text_[pos_] : ' ';
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
-      if (digit < 0) {
-        return wrong("{} hexadecimal digits expected", num_digits);
-      }
-      value = value * 16 + static_cast<char32_t>(digit);
-    }
-    if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
-      return wrong("U+{:04X} is not a character", static_cast<unsigned>(value));
-    }
-    return value;
   }
 
   static Ranges class_of(char letter) {
@@ -347,10 +298,8 @@ class Reader {
   }
 
   Ir& ir_;
-  std::string_view text_;
   RegexUse use_;
   std::string_view place_;
-  std::size_t pos_ = 0;
 };
 
 }  // namespace

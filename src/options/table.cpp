@@ -1,4 +1,5 @@
-// The rows. Order here is the order of help and of docs/options.md.
+// The rows. Order here is the order of help and of docs/options.md. Length: one table, one row an
+// option.
 #include <array>
 
 #include "options/option.h"
@@ -8,9 +9,16 @@ namespace trine::options {
 namespace {
 
 constexpr OptionGroup kGroups[] = {
-    {"input", "Input"},         {"output", "Output"},    {"sampling", "Sampling"},
-    {"engine", "Engine"},       {"server", "Server"},    {"hub", "Models and downloads"},
-    {"verify", "Verification"}, {"bench", "Benchmarks"}, {"general", "General"},
+    {"input", "Input"},
+    {"output", "Output"},
+    {"sampling", "Sampling"},
+    {"structure", "Structured output"},
+    {"engine", "Engine"},
+    {"server", "Server"},
+    {"hub", "Models and downloads"},
+    {"verify", "Verification"},
+    {"bench", "Benchmarks"},
+    {"general", "General"},
 };
 
 constexpr Option kTable[] = {
@@ -254,6 +262,41 @@ constexpr Option kTable[] = {
      .min = 0,
      .max = 100,
      .help = "With --json: log-probability of each token and of the N most likely ones"},
+    // -- structure
+    {.name = "json-schema",
+     .type = Type::kText,
+     .group = "structure",
+     .sources = Sources::kFlagOnly,
+     .unset_note = "none",
+     .placeholder = "SCHEMA",
+     .help = "The answer is JSON that fulfils this JSON Schema: a file, or the schema itself when "
+             "it begins "
+             "with {"},
+    {.name = "grammar",
+     .type = Type::kText,
+     .group = "structure",
+     .sources = Sources::kFlagOnly,
+     .unset_note = "none",
+     .placeholder = "FILE",
+     .help = "The answer matches the GBNF grammar in FILE"},
+    {.name = "regex",
+     .type = Type::kText,
+     .group = "structure",
+     .sources = Sources::kFlagOnly,
+     .unset_note = "none",
+     .placeholder = "RE",
+     .help = "The whole answer matches this regular expression"},
+    {.name = "choice",
+     .type = Type::kList,
+     .group = "structure",
+     .sources = Sources::kFlagOnly,
+     .unset_note = "none",
+     .help = "The answer is this text or another --choice; may be repeated"},
+    {.name = "json-object",
+     .type = Type::kBool,
+     .group = "structure",
+     .sources = Sources::kFlagOnly,
+     .help = "The answer is a JSON object"},
     // -- engine
     {.name = "threads",
      .short_name = 't',

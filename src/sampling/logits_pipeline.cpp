@@ -81,6 +81,26 @@ std::int64_t size_of(std::span<const float> logits) {
   return static_cast<std::int64_t>(logits.size());
 }
 
+// Most words of a mask are all set or all clear.
+void keep_allowed(AllowedTokens allowed, std::span<float> logits) {
+  for (std::size_t first = 0; first < logits.size(); first += 64) {
+    const std::uint64_t word = first / 64 < allowed.size() ? allowed[first / 64] : 0;
+    if (word == ~std::uint64_t{0}) {
+      continue;
+    }
+    const std::size_t count = std::min<std::size_t>(64, logits.size() - first);
+    if (word == 0) {
+      std::fill_n(logits.begin() + static_cast<std::ptrdiff_t>(first), count, kImpossible);
+      continue;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if ((word >> i & 1) == 0) {
+        logits[first + i] = kImpossible;
+      }
+    }
+  }
+}
+
 // A float that every logit with (logit - max) / temperature >= floor exceeds, or -infinity.
 float logit_floor(double max_logit, double temperature, double floor) {
   // Rounding moves that quotient by far less than this margin.
@@ -261,8 +281,8 @@ void LogitsPipeline::mask_bad_words(std::span<float> logits, const TokenHistory&
 }
 
 Result<std::span<const float>> LogitsPipeline::adjust(std::span<const float> raw,
-                                                      const TokenHistory& history,
-                                                      Scratch& scratch) const {
+                                                      const TokenHistory& history, Scratch& scratch,
+                                                      AllowedTokens allowed) const {
   TRINE_CHECK(raw.size() == static_cast<std::size_t>(vocab_size_));
   const std::size_t position = history.tokens().size();
   std::span<const float> out = raw;
@@ -281,7 +301,7 @@ Result<std::span<const float>> LogitsPipeline::adjust(std::span<const float> raw
         "token {}",
         position, num_bad, *bad, bad - raw.begin());
   }
-  if (adjusts_here(history)) {
+  if (!allowed.empty() || adjusts_here(history)) {
     scratch.logits.assign(raw.begin(), raw.end());
     const std::span<float> logits(scratch.logits);
     penalize(logits, history);
@@ -295,6 +315,9 @@ Result<std::span<const float>> LogitsPipeline::adjust(std::span<const float> raw
         logits[static_cast<std::size_t>(id)] = kImpossible;
       }
     }
+    if (!allowed.empty()) {
+      keep_allowed(allowed, logits);
+    }
     out = logits;
   }
   return out;
@@ -305,10 +328,11 @@ Result<std::int32_t> LogitsPipeline::best_token(std::span<const float> logits,
   const std::int32_t best = argmax(logits);
   const std::size_t position = history.tokens().size();
   if (best < 0) {
-    return fail(ErrorCode::kInternal,
-                "position {}: no token is possible, every logit is -infinity after bias, bad_words "
-                "and min_tokens",
-                position);
+    return fail(
+        ErrorCode::kInternal,
+        "position {}: no token is possible, every logit is -infinity after bias, bad_words, "
+        "min_tokens and grammar",
+        position);
   }
   if (logits[static_cast<std::size_t>(best)] > std::numeric_limits<float>::max()) {
     return fail(ErrorCode::kInternal, "position {}: penalties made the logit of token {} infinite",
@@ -323,8 +347,8 @@ bool LogitsPipeline::cuts() const {
 }
 
 Status LogitsPipeline::law(std::span<const float> raw, const TokenHistory& history,
-                           Scratch& scratch) const {
-  TRINE_TRY_ASSIGN(const std::span<const float> logits, adjust(raw, history, scratch));
+                           Scratch& scratch, AllowedTokens allowed) const {
+  TRINE_TRY_ASSIGN(const std::span<const float> logits, adjust(raw, history, scratch, allowed));
   TRINE_TRY_ASSIGN(const std::int32_t best, best_token(logits, history));
   const float max_logit = logits[static_cast<std::size_t>(best)];
   Law& law = scratch.law;

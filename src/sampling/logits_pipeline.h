@@ -1,6 +1,6 @@
 // From raw logits to the law that a token is drawn from, in the one order of docs/sampling.md:
-//   repetition, presence, frequency; logit bias; bad words; min_tokens; temperature; top-k; top-p;
-//   min-p; typical.
+//   repetition, presence, frequency; logit bias; bad words; min_tokens; allowed tokens;
+//   temperature; top-k; top-p; min-p; typical.
 //
 // Numeric contract: logits are f32; each of the first six steps is computed in f64 and rounded to
 // f32 once per step; everything from the temperature on is f64 with sums in one fixed order
@@ -38,6 +38,10 @@ struct Law {
   double probability(std::size_t i) const { return candidates[i].weight / total; }
 };
 
+// Bit i % 64 of word i / 64 set: token i is possible; tokens past the words are not. Without words
+// every token is.
+using AllowedTokens = std::span<const std::uint64_t>;
+
 // Buffers that grow on first use and are then reused.
 struct Scratch {
   std::vector<float> logits;
@@ -56,11 +60,11 @@ class LogitsPipeline {
   // Whether the history must keep counts.
   bool needs_counts() const;
 
-  // Penalties, bias, bad words and min_tokens: `raw` itself when none of them applies here, else a
-  // view of the scratch. Errors: internal, naming the position, for a raw logit that is NaN or
-  // +infinity.
+  // Penalties, bias, bad words, min_tokens and allowed tokens: `raw` itself when none of them
+  // applies here, else a view of the scratch. Errors: internal, naming the position, for a raw
+  // logit that is NaN or +infinity.
   Result<std::span<const float>> adjust(std::span<const float> raw, const TokenHistory& history,
-                                        Scratch& scratch) const;
+                                        Scratch& scratch, AllowedTokens allowed = {}) const;
 
   // The token with the largest adjusted logit. Errors: internal, naming the position, when no token
   // is left (all -infinity).
@@ -71,7 +75,8 @@ class LogitsPipeline {
 
   // The whole way; the result lives in scratch.law. Temperature 0 gives one candidate. Errors: as
   // adjust() and best_token().
-  Status law(std::span<const float> raw, const TokenHistory& history, Scratch& scratch) const;
+  Status law(std::span<const float> raw, const TokenHistory& history, Scratch& scratch,
+             AllowedTokens allowed = {}) const;
 
   const SamplingParams& params() const { return params_; }
 

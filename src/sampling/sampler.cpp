@@ -56,14 +56,16 @@ std::int32_t draw(const Law& law, std::uint64_t seed, std::uint64_t position, Rn
 }
 
 Result<std::int32_t> sample(const LogitsPipeline& pipeline, std::span<const float> raw,
-                            const TokenHistory& history, std::uint64_t seed, Scratch& scratch) {
+                            const TokenHistory& history, std::uint64_t seed, Scratch& scratch,
+                            AllowedTokens allowed) {
   const std::uint64_t position = history.tokens().size();
   if (pipeline.cuts()) {
-    TRINE_TRY(pipeline.law(raw, history, scratch));
+    TRINE_TRY(pipeline.law(raw, history, scratch, allowed));
     return draw(scratch.law, seed, position);
   }
   // The whole vocabulary takes part: race without writing the law down.
-  TRINE_TRY_ASSIGN(const std::span<const float> logits, pipeline.adjust(raw, history, scratch));
+  TRINE_TRY_ASSIGN(const std::span<const float> logits,
+                   pipeline.adjust(raw, history, scratch, allowed));
   TRINE_TRY_ASSIGN(const std::int32_t best, pipeline.best_token(logits, history));
   const double max_logit = double{logits[static_cast<std::size_t>(best)]};
   const double temperature = pipeline.params().temperature;

@@ -29,7 +29,8 @@ std::int32_t draw(const Law& law, std::uint64_t seed, std::uint64_t position,
 // One token for the sequence position history.tokens().size(). Equal to law() and draw(), without
 // building the law where nothing cuts it. Errors: as LogitsPipeline::adjust.
 Result<std::int32_t> sample(const LogitsPipeline& pipeline, std::span<const float> raw,
-                            const TokenHistory& history, std::uint64_t seed, Scratch& scratch);
+                            const TokenHistory& history, std::uint64_t seed, Scratch& scratch,
+                            AllowedTokens allowed = {});
 
 struct TokenLogprob {
   std::int32_t token = 0;

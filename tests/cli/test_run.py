@@ -382,7 +382,7 @@ class Flags(RunCase):
         tested = set(
             "prompt file raw system bos parse-special n logprobs max-tokens min-tokens temperature top-k top-p min-p "
             "typical-p repetition-penalty presence-penalty frequency-penalty logit-bias bad-words seed stop include-stop "
-            "stop-ids ignore-eos threads ctx kv activations isa step-tokens prefix-cache".split()
+            "stop-ids ignore-eos json-schema grammar regex choice json-object threads ctx kv activations isa step-tokens prefix-cache".split()
         )
         self.assertEqual(flags_of(self, "run") - common, tested)
 

@@ -13,13 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Case {
-  std::string schema;
-  std::vector<std::string> yes, no;
-};
-
 TEST(JsonSchema, Languages) {
-  const std::vector<Case> cases = {
+  const std::vector<LanguageCase> cases = {
       {R"({"type":"integer","minimum":-12,"maximum":105})",
        {"-12", "-1", "0", "9", "10", "105"},
        {"-13", "106", "-0", "01", "1.0"}},
@@ -62,16 +57,7 @@ TEST(JsonSchema, Languages) {
        {"{}", R"({"b":2})"}},
       {"true", {"1", "[{}]", "\"x\""}, {"", "tru"}},
   };
-  for (const Case& c : cases) {
-    const auto made = compile_json_schema(c.schema);
-    ASSERT_TRUE(made.has_value()) << c.schema << ": " << error_of(made);
-    for (const std::string& text : c.yes) {
-      EXPECT_TRUE(matches(*made, text)) << c.schema << " on " << text;
-    }
-    for (const std::string& text : c.no) {
-      EXPECT_FALSE(matches(*made, text)) << c.schema << " on " << text;
-    }
-  }
+  expect_languages(compile_json_schema, cases);
 }
 
 TEST(JsonSchema, ErrorsNameThePointer) {

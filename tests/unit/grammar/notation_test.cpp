@@ -13,13 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Case {
-  std::string source;
-  std::vector<std::string> yes, no;
-};
-
 TEST(Regex, Languages) {
-  const std::vector<Case> cases = {
+  const std::vector<LanguageCase> cases = {
       {"abc", {"abc"}, {"", "ab", "abcd"}},
       {"^a|b$", {"a", "b"}, {"ab", ""}},
       {"a*", {"", "a", "aaa"}, {"b"}},
@@ -34,16 +29,7 @@ TEST(Regex, Languages) {
       {"(?<n>a)(?P<m>b)", {"ab"}, {"a"}},
       {"a+?b", {"ab", "aab"}, {"b"}},
   };
-  for (const Case& c : cases) {
-    const auto made = compile_regex(c.source);
-    ASSERT_TRUE(made.has_value()) << c.source << ": " << error_of(made);
-    for (const std::string& text : c.yes) {
-      EXPECT_TRUE(matches(*made, text)) << c.source << " on " << text;
-    }
-    for (const std::string& text : c.no) {
-      EXPECT_FALSE(matches(*made, text)) << c.source << " on " << text;
-    }
-  }
+  expect_languages(compile_regex, cases);
 }
 
 TEST(Regex, ErrorsNameConstructAndOffset) {
@@ -60,6 +46,9 @@ TEST(Regex, ErrorsNameConstructAndOffset) {
       {"a++", "possessive"},
       {"a^", "anchor"},
       {"\\p{L}", "Unicode property"},
+      {"\\ud800", "U+D800 is not a character"},
+      {"\\u12g4", "4 hexadecimal digits expected"},
+      {"a{", "a number is missing"},
       {"(?i)a", "inline flag"},
       {std::string(40, '(') + "a" + std::string(40, ')'), "groups nested deeper than 32"},
       {"((((a{1000}){1000}){1000}b{9000}c{9000}){9})" + std::string(3, 'x') + "(aaa){10000}{2}",
@@ -83,7 +72,7 @@ TEST(Regex, NestedRepetitionsStaySmall) {
 }
 
 TEST(Gbnf, Languages) {
-  const std::vector<Case> cases = {
+  const std::vector<LanguageCase> cases = {
       {"root ::= \"a\" b?\nb ::= [0-9]+ # digits\n", {"a", "a12"}, {"", "ab", "12"}},
       {"root ::= (\"a\" |\n  \"b\")* end\nend ::= \".\"",
        {".", "ab."},
@@ -96,16 +85,7 @@ TEST(Gbnf, Languages) {
       {"root ::= \"\\x41\\u00e9\\U0001F600\"", {"Aé😀"}, {"A"}},
       {"root ::= item*\nitem ::= \"a\" | \"b\" item", {"", "abba"}, {"c"}},
   };
-  for (const Case& c : cases) {
-    const auto made = compile_gbnf(c.source);
-    ASSERT_TRUE(made.has_value()) << c.source << ": " << error_of(made);
-    for (const std::string& text : c.yes) {
-      EXPECT_TRUE(matches(*made, text)) << c.source << " on " << text;
-    }
-    for (const std::string& text : c.no) {
-      EXPECT_FALSE(matches(*made, text)) << c.source << " on " << text;
-    }
-  }
+  expect_languages(compile_gbnf, cases);
 }
 
 TEST(Gbnf, ErrorsNameLineAndColumn) {
@@ -118,6 +98,9 @@ TEST(Gbnf, ErrorsNameLineAndColumn) {
       {"root ::= \"a\nb\"", "'\"' without an end"},
       {"root ::= \"a\"\nroot ::= \"b\"", "grammar 2:1: rule \"root\" is defined twice"},
       {"root ::= \"\\q\"", "unknown escape"},
+      {"root ::= \"\\U00110000\"", "U+110000 is not a character"},
+      {"root ::= \"a\"{x}", "grammar 1:14: a number is missing"},
+      {"root ::= \"a\"{10001}", "grammar 1:14: 10001 repetitions or more, at most 10000"},
       {"root ::= " + std::string(40, '(') + "\"a\"" + std::string(40, ')'),
        "groups nested deeper than 32"},
   };

@@ -194,6 +194,27 @@ TEST(LogitsPipeline, ImpossibleTokensNeverEnterTheLaw) {
   }
 }
 
+TEST(LogitsPipeline, OnlyAllowedTokensArePossible) {
+  // A clear word, a mixed one, a full one that ends within the row; tokens past the words.
+  const std::vector<std::uint64_t> words = {0, std::uint64_t{5} << 40, ~std::uint64_t{0}};
+  for (const std::int32_t vocab_size : {150, 192, 300}) {
+    const std::vector<float> raw = random_logits(static_cast<std::size_t>(vocab_size), 3);
+    for (const SamplingParams& params :
+         {SamplingParams{}, SamplingParams{.logit_bias = {{.token = 3, .bias = 100.0}}}}) {
+      Eval eval(params, vocab_size);
+      const auto out = eval.pipeline.adjust(raw, eval.history, eval.scratch, words);
+      ASSERT_TRUE(out.has_value());
+      for (std::int32_t i = 0; i < vocab_size; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const bool allowed = i == 104 || i == 106 || (i >= 128 && i < 192);
+        EXPECT_EQ((*out)[at], allowed ? raw[at] : -kInf) << i << " of " << vocab_size;
+      }
+      ASSERT_TRUE(eval.pipeline.law(raw, eval.history, eval.scratch, words).has_value());
+      EXPECT_LE(eval.scratch.law.candidates.size(), 66u);
+    }
+  }
+}
+
 TEST(LogitsPipeline, BadLogitsAreErrorsThatNameThePosition) {
   Eval eval({}, 3);
   eval.prompt({1, 2});
