@@ -10,6 +10,7 @@
 #include "sampling/sampling_params.h"
 #include "server/api.h"
 #include "server/api_impl.h"
+#include "server/openai/prompt.h"
 #include "server/openai/tool_calls.h"
 
 namespace trine::server {
@@ -122,7 +123,7 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
       responder.send(to_response(parsed.error()));
       return;
     }
-    const auto asked = std::make_shared<const Parsed>(*std::move(parsed));
+    const auto asked = std::make_shared<Parsed>(*std::move(parsed));
     with_model(asked->model, responder,
                [this, responder, asked, tenant = request.principal.tenant](const Lease& model) {
                  Prepared prepared;
@@ -130,6 +131,12 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
                  openai::ApiStatus status = prepare(*asked, *model, prepared);
                  if (status.has_value()) {
                    status = check_supported(*asked, prepared);
+                 }
+                 if (status.has_value()) {
+                   if (const Status added = openai::add_bad_words(*model->tokenizer, *asked);
+                       !added.has_value()) {
+                     status = tl::unexpected(openai::api_error(added.error(), "bad_words"));
+                   }
                  }
                  if (!status.has_value()) {
                    responder.send(to_response(status.error()));

@@ -78,6 +78,9 @@ void Job::event(const openai::AnswerEvent& event) {
   if (!answer_->done()) {
     return;
   }
+  if (answer_->error().has_value()) {
+    cancelled.store(true);  // the request's other prompts
+  }
   if (streams_) {
     responder_.finish();
   } else if (answer_->error().has_value()) {

@@ -1,5 +1,6 @@
 // /v1/chat/completions.
 #include "server/openai/answer_base.h"
+#include "server/openai/prompt.h"
 
 namespace trine::server::openai {
 
@@ -17,7 +18,7 @@ class ChatAnswer final : public AnswerBase {
     const ToolChoice choice = request.tools.choice;
     const bool forced = choice == ToolChoice::kRequired || choice == ToolChoice::kNamed;
     if (request.echo) {
-      continued_ = last_text(*request.conversation.messages);
+      continued_ = final_text(*request.conversation.messages);
     }
     for (std::int32_t i = 0; i < num_choices(); ++i) {
       Choice& made = choices_.emplace_back();
@@ -89,19 +90,6 @@ class ChatAnswer final : public AnswerBase {
     std::optional<FinishReason> finish;
     std::string matched;
   };
-
-  static std::string last_text(const Json& messages) {
-    const Json& content = messages.back()["content"];
-    if (content.is_string()) {
-      return content.get<std::string>();
-    }
-    std::string out;
-    for (const Json& part : content) {
-      out += out.empty() ? "" : "\n";
-      out += part["text"].get<std::string>();
-    }
-    return out;
-  }
 
   static std::string_view finish_of(const Choice& choice) {
     if (choice.finish == FinishReason::kStop && !choice.calls.empty()) {

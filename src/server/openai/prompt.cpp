@@ -20,20 +20,6 @@ text::ChatTemplateInput input_of(const TemplateContext& context) {
   return out;
 }
 
-// The text of the last message, as templates are given it.
-std::string final_text(const Json& messages) {
-  const Json& content = messages.back()["content"];
-  if (content.is_string()) {
-    return content.get<std::string>();
-  }
-  std::string out;
-  for (const Json& part : content) {
-    out += out.empty() ? "" : "\n";
-    out += part["text"].get<std::string>();
-  }
-  return out;
-}
-
 // Cuts what stands behind the last place of `text` in the parts' user text. Templates may trim a
 // message, so its own ends are taken off first.
 Status cut_behind(std::string_view text, std::vector<text::TextPart>& parts) {
@@ -79,6 +65,19 @@ Status cut_behind(std::string_view text, std::vector<text::TextPart>& parts) {
 }
 
 }  // namespace
+
+std::string final_text(const Json& messages) {
+  const Json& content = messages.back()["content"];
+  if (content.is_string()) {
+    return content.get<std::string>();
+  }
+  std::string out;
+  for (const Json& part : content) {
+    out += out.empty() ? "" : "\n";
+    out += part["text"].get<std::string>();
+  }
+  return out;
+}
 
 Result<std::vector<text::TextPart>> render_prompt(const Conversation& conversation,
                                                   const TemplateContext& context,

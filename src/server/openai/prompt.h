@@ -27,6 +27,9 @@ Result<std::vector<text::TextPart>> render_prompt(const Conversation& conversati
                                                   const TemplateContext& context,
                                                   std::string_view forced_prefix = {});
 
+// The text of the last message, as templates are given it. Messages are checked and not empty.
+std::string final_text(const nlohmann::ordered_json& messages);
+
 // Adds the ids of request.bad_words to its sampling. Errors: those of the tokenizer.
 Status add_bad_words(const text::Tokenizer& tokenizer, CommonRequest& request);
 
