@@ -72,6 +72,19 @@ ApiStatus read_best_of(const Json& body, CompletionRequest& out) {
   return {};
 }
 
+// The conversation of a body that asks for no answer. Takes the messages out of the body.
+ApiStatus read_conversation(Json& body, const Limits& limits, std::vector<std::string>& warnings,
+                            Conversation& out) {
+  TRINE_TRY_ASSIGN(Json messages, read_messages(std::move(body["messages"]), limits, warnings));
+  TRINE_TRY(read_conversation_options(body, messages, out));
+  if (const Json* given = find(body, "tools"); given != nullptr && !given->empty()) {
+    TRINE_TRY_ASSIGN(Json tools, read_tools(*given, false, limits, warnings));
+    out.tools = share(std::move(tools));
+  }
+  out.messages = share(std::move(messages));
+  return {};
+}
+
 }  // namespace
 
 ApiResult<CompletionRequest> parse_completion(std::string_view body_text, const Limits& limits) {
@@ -194,13 +207,7 @@ ApiResult<TokenizeRequest> parse_tokenize(std::string_view body_text, const Limi
   if (out.parse_special) {
     return tl::unexpected(bad_field("parse_special", "belongs to a prompt, not to messages"));
   }
-  TRINE_TRY_ASSIGN(Json messages, read_messages(std::move(body["messages"]), limits, out.warnings));
-  TRINE_TRY(read_conversation_options(body, messages, out.conversation));
-  if (const Json* given = find(body, "tools"); given != nullptr && !given->empty()) {
-    TRINE_TRY_ASSIGN(Json tools, read_tools(*given, false, limits, out.warnings));
-    out.conversation.tools = share(std::move(tools));
-  }
-  out.conversation.messages = share(std::move(messages));
+  TRINE_TRY(read_conversation(body, limits, out.warnings, out.conversation));
   return out;
 }
 
@@ -218,13 +225,7 @@ ApiResult<ApplyTemplateRequest> parse_apply_template(std::string_view body_text,
   ApplyTemplateRequest out;
   TRINE_TRY_ASSIGN(Json body, open_body(Shape::kApplyTemplate, body_text, limits, out.warnings));
   out.model = get_string(body, "model");
-  TRINE_TRY_ASSIGN(Json messages, read_messages(std::move(body["messages"]), limits, out.warnings));
-  TRINE_TRY(read_conversation_options(body, messages, out.conversation));
-  if (const Json* given = find(body, "tools"); given != nullptr && !given->empty()) {
-    TRINE_TRY_ASSIGN(Json tools, read_tools(*given, false, limits, out.warnings));
-    out.conversation.tools = share(std::move(tools));
-  }
-  out.conversation.messages = share(std::move(messages));
+  TRINE_TRY(read_conversation(body, limits, out.warnings, out.conversation));
   return out;
 }
 
