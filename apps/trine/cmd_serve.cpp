@@ -170,10 +170,10 @@ Json model_json(const server::ModelStatus& status, const options::Settings& sett
                                         .packs_weights = settings.text("activations") == "int8"});
   if (described.has_value()) {
     out["formats"] = formats_text(*described);
-    if (described->memory.has_value()) {
-      out["packed_bytes"] = described->memory->packed_bytes;
-      out["mapped_bytes"] = described->memory->mapped_bytes;
-      out["activation_bytes"] = described->memory->activation_bytes;
+    if (const auto& memory = described->memory; memory.has_value()) {
+      out["packed_bytes"] = memory->packed_bytes;
+      out["mapped_bytes"] = memory->mapped_bytes;
+      out["activation_bytes"] = memory->activation_bytes;
     }
   }
   return out;

@@ -17,7 +17,7 @@ namespace {
 template <CodeKind kCodes, int kQuads>
 TRINE_DOT_INLINE void prefetch_share(const std::uint8_t* p, std::int64_t v, std::int64_t first) {
   constexpr std::int64_t kBytes = 2 * packed_strip_bytes(kCodes);
-  constexpr std::int64_t kShares = kVectors * (8 / kQuads);
+  constexpr std::int64_t kShares = std::int64_t{kVectors} * (8 / kQuads);
   const std::int64_t share = first / kQuads * kVectors + v;
   const std::int64_t begin = kBytes * share / kShares / 64 * 64;
   const std::int64_t end = kBytes * (share + 1) / kShares / 64 * 64;
@@ -43,7 +43,7 @@ template <CodeKind kCodes, int kFirst, int kQuads, unsigned kVector, unsigned NX
 TRINE_DOT_INLINE void dot_step(const std::uint8_t* p, const DirectRows& x,
                                D (&sums)[NX][kVectors]) {
   constexpr std::int64_t kStrip = packed_strip_bytes(kCodes);
-  const std::int8_t* row = x.codes + 4 * kFirst;
+  const std::int8_t* row = x.codes + std::int64_t{4} * kFirst;
   // Else the compiler keeps what the last step loaded, and pushes the sums out of the registers.
   __asm__("" : "+r"(row));
   if constexpr (kFirst > 0) {

@@ -163,9 +163,9 @@ Response Api::one_model(const std::string& id) const {
 }
 
 void Api::add_operations(http::RouteTable& table) {
-  const auto get = [&table](std::string path, Auth auth, auto make) {
+  const auto get = [&table](std::string_view path, Auth auth, auto make) {
     table.push_back({.method = Method::kGet,
-                     .path = std::move(path),
+                     .path = std::string(path),
                      .auth = auth,
                      .handler = [make](Request request, const Responder& responder) {
                        responder.send(make(request));

@@ -65,9 +65,9 @@ openai::ApiStatus prepare_conversation(const openai::Conversation& conversation,
     if (!forcing.has_value()) {
       return tl::unexpected(std::move(forcing).error());
     }
-    if (forcing->has_value()) {
-      prefix = (*forcing)->prefix;
-      out.constraint = (*forcing)->constraint;
+    if (const auto& forced = *forcing; forced.has_value()) {
+      prefix = forced->prefix;
+      out.constraint = forced->constraint;
       out.tool_begun = !prefix.empty();
     }
   }

@@ -90,7 +90,7 @@ struct EngineThread::Impl {
 
   void run();
   bool take_commands();  // true: there was one
-  void start_job(std::shared_ptr<Job> job);
+  void start_job(const std::shared_ptr<Job>& job);
   void on_event(const std::shared_ptr<Running>& of, std::int32_t prompt,
                 std::vector<double>& last_token_ms, const TokenEvent& event);
   void step();
@@ -144,7 +144,7 @@ void EngineThread::Impl::on_event(const std::shared_ptr<Running>& of, std::int32
 }
 
 // All requests of a job are taken or none.
-void EngineThread::Impl::start_job(std::shared_ptr<Job> job) {
+void EngineThread::Impl::start_job(const std::shared_ptr<Job>& job) {
   auto state = std::make_shared<Running>();
   state->job = job;
   std::vector<RequestId> ids;
@@ -198,8 +198,8 @@ bool EngineThread::Impl::take_commands() {
   if (clear) {
     engine->clear_prefix_cache();
   }
-  for (std::shared_ptr<Job>& job : jobs) {
-    start_job(std::move(job));
+  for (const std::shared_ptr<Job>& job : jobs) {
+    start_job(job);
   }
   if (stopping.load() && !abort.has_value()) {
     abort = openai::ApiError{.status = 503,

@@ -78,13 +78,14 @@ void Job::event(const openai::AnswerEvent& event) {
   if (!answer_->done()) {
     return;
   }
-  if (answer_->error().has_value()) {
+  const auto& failed = answer_->error();
+  if (failed.has_value()) {
     cancelled.store(true);  // the request's other prompts
   }
   if (streams_) {
     responder_.finish();
-  } else if (answer_->error().has_value()) {
-    responder_.send(to_response(*answer_->error()));
+  } else if (failed.has_value()) {
+    responder_.send(to_response(*failed));
   } else {
     http::Response response;
     response.body = answer_->body();

@@ -103,8 +103,8 @@ std::uint16_t Serving::port() const {
 
 Serving::Loading Serving::loading(Error& error) const {
   const std::unique_lock lock(impl_->mutex);
-  if (impl_->load_error.has_value()) {
-    error = *impl_->load_error;
+  if (const auto& failed = impl_->load_error; failed.has_value()) {
+    error = *failed;
     return Loading::kFailed;
   }
   return impl_->num_to_load == 0 ? Loading::kDone : Loading::kBusy;

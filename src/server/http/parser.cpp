@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
+#include <memory>
 #include <utility>
 
 #include <boost/beast/http/parser.hpp>
@@ -77,7 +77,7 @@ bool lines_are_strict(std::string_view header) {
 struct RequestParser::Impl {
   ParserLimits limits;
   State state = State::kHeader;
-  std::optional<Parser> parser;
+  std::unique_ptr<Parser> parser;  // of the message at hand, from its whole header on
   Request request;
   Response error;
   bool expects_continue = false;
@@ -245,7 +245,7 @@ RequestParser::State RequestParser::Impl::feed_header(std::string& input) {
   if (!lines_are_strict(std::string_view(input).substr(0, size))) {
     return refuse(400, "malformed HTTP request: a folded or badly ended header line");
   }
-  parser.emplace();
+  parser = std::make_unique<Parser>();
   parser->header_limit(static_cast<std::uint32_t>(limits.max_header_bytes + 4));
   parser->body_limit(limits.max_body_bytes);
   beast::error_code error_code;

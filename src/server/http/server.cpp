@@ -60,6 +60,7 @@ struct Server::Impl {
   void take(tcp::socket socket);
   void refuse(tcp::socket socket);
   void run();
+  void close_all();
 };
 
 Status Server::Impl::bind() {
@@ -164,6 +165,16 @@ asio::awaitable<void> Server::Impl::accept_loop() {
   }
 }
 
+void Server::Impl::close_all() {
+  boost::system::error_code ignored;
+  acceptor->close(ignored);
+  for (const auto& weak : connections) {
+    if (const auto connection = weak.lock(); connection != nullptr) {
+      connection->close();
+    }
+  }
+}
+
 void Server::Impl::run() {
   const auto work = asio::make_work_guard(io);
   for (;;) {
@@ -242,15 +253,12 @@ void Server::stop() {
   if (!impl_->thread.joinable()) {
     return;
   }
-  asio::post(impl_->io, [impl = impl_.get()] {
-    boost::system::error_code ignored;
-    impl->acceptor->close(ignored);
-    for (const auto& weak : impl->connections) {
-      if (const auto connection = weak.lock(); connection != nullptr) {
-        connection->close();
-      }
-    }
-  });
+  try {
+    asio::post(impl_->io, [impl = impl_.get()] { impl->close_all(); });
+  } catch (const std::exception&) {
+    impl_->io
+        .stop();  // no memory left for the orderly end; the thread must end before the members do
+  }
   // Their coroutines end in their own turns.
   for (int i = 0; i < 1000 && impl_->counters.open_connections.load() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

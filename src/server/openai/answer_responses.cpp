@@ -23,7 +23,7 @@ class ResponsesAnswer final : public AnswerBase {
     for (const std::string_view type : {"response.created", "response.in_progress"}) {
       Json event;
       event["response"] = response("in_progress");
-      emit(type, std::move(event), out);
+      emit(type, event, out);
     }
   }
 
@@ -33,7 +33,7 @@ class ResponsesAnswer final : public AnswerBase {
     Json event;
     event["response"] = response("failed");
     event["response"]["error"] = Json{{"code", "server_error"}, {"message", error.message}};
-    emit("response.failed", std::move(event), out);
+    emit("response.failed", event, out);
   }
 
   std::string body() const override {
@@ -44,15 +44,15 @@ class ResponsesAnswer final : public AnswerBase {
   }
 
  private:
-  void emit(std::string_view type, Json fields, std::vector<SseEvent>& out) {
+  void emit(std::string_view type, const Json& fields, std::vector<SseEvent>& out) {
     if (!request_.stream) {
       return;
     }
     Json event;
     event["type"] = type;
     event["sequence_number"] = sequence_++;
-    for (auto& [key, value] : fields.items()) {
-      event[key] = std::move(value);
+    for (const auto& [key, value] : fields.items()) {
+      event[key] = value;
     }
     out.push_back({.name = std::string(type), .data = dump(event)});
   }
@@ -120,10 +120,10 @@ class ResponsesAnswer final : public AnswerBase {
     Json added;
     added["output_index"] = output_.size() - 1;
     added["item"] = output_.back();
-    emit("response.output_item.added", std::move(added), out);
+    emit("response.output_item.added", added, out);
     Json part = place(true);
     part["part"] = text_part("", Json::array());
-    emit("response.content_part.added", std::move(part), out);
+    emit("response.content_part.added", part, out);
   }
 
   void add_text(const std::string& text, std::vector<SseEvent>& out) {
@@ -137,7 +137,7 @@ class ResponsesAnswer final : public AnswerBase {
     Json event = place(true);
     event["delta"] = text;
     event["logprobs"] = for_event(take_logprobs());
-    emit("response.output_text.delta", std::move(event), out);
+    emit("response.output_text.delta", event, out);
   }
 
   // Events have tokens and numbers only; the bytes are in the parts.
@@ -167,10 +167,10 @@ class ResponsesAnswer final : public AnswerBase {
     Json done = place(true);
     done["text"] = text_;
     done["logprobs"] = for_event(all_logprobs_);
-    emit("response.output_text.done", std::move(done), out);
+    emit("response.output_text.done", done, out);
     Json part = place(true);
     part["part"] = text_part(text_, all_logprobs_);
-    emit("response.content_part.done", std::move(part), out);
+    emit("response.content_part.done", part, out);
     Json& item = output_.back();
     item["content"].push_back(text_part(text_, all_logprobs_));
     close_item(status, out);
@@ -181,7 +181,7 @@ class ResponsesAnswer final : public AnswerBase {
     Json event;
     event["output_index"] = output_.size() - 1;
     event["item"] = output_.back();
-    emit("response.output_item.done", std::move(event), out);
+    emit("response.output_item.done", event, out);
   }
 
   void add_call_part(const ToolDelta& part, std::vector<SseEvent>& out) {
@@ -201,17 +201,17 @@ class ResponsesAnswer final : public AnswerBase {
       Json added;
       added["output_index"] = output_.size() - 1;
       added["item"] = output_.back();
-      emit("response.output_item.added", std::move(added), out);
+      emit("response.output_item.added", added, out);
     } else if (part.kind == ToolDelta::Kind::kArguments) {
       auto& arguments = output_.back()["arguments"].get_ref<std::string&>();
       arguments += part.text;
       Json event = place(false);
       event["delta"] = part.text;
-      emit("response.function_call_arguments.delta", std::move(event), out);
+      emit("response.function_call_arguments.delta", event, out);
     } else {
       Json event = place(false);
       event["arguments"] = output_.back()["arguments"];
-      emit("response.function_call_arguments.done", std::move(event), out);
+      emit("response.function_call_arguments.done", event, out);
       close_item("completed", out);
     }
   }
@@ -250,7 +250,7 @@ class ResponsesAnswer final : public AnswerBase {
     event["response"] = response(status);
     event["response"]["usage"] = usage_items();
     add_warnings(event["response"]);
-    emit(length_ ? "response.incomplete" : "response.completed", std::move(event), out);
+    emit(length_ ? "response.incomplete" : "response.completed", event, out);
   }
 
   bool wants_logprobs_;

@@ -174,11 +174,7 @@ Json repeated_parts(const Json& body, const ResponsesRequest& request, const Jso
   return out;
 }
 
-}  // namespace
-
-ApiResult<ResponsesRequest> parse_responses(std::string_view body_text, const Limits& limits) {
-  ResponsesRequest out;
-  TRINE_TRY_ASSIGN(const Json body, open_body(Shape::kResponses, body_text, limits, out.warnings));
+ApiStatus read_limits(const Json& body, const Limits& limits, ResponsesRequest& out) {
   std::optional<std::int32_t> max_tokens = limits.default_max_tokens;
   if (find(body, "max_output_tokens") != nullptr) {
     max_tokens = get_int(body, "max_output_tokens", 0);
@@ -191,8 +187,11 @@ ApiResult<ResponsesRequest> parse_responses(std::string_view body_text, const Li
   if (max_tokens && out.generation.sampling.min_tokens > *max_tokens) {
     return tl::unexpected(bad_field("min_tokens", "is above max_output_tokens"));
   }
-  TRINE_TRY(read_logprobs(body, out));
-  TRINE_TRY_ASSIGN(Json messages, read_input(body, limits, out.warnings));
+  return read_logprobs(body, out);
+}
+
+// The tools in the form of /v1/chat/completions.
+ApiResult<Json> read_tool_request(const Json& body, const Limits& limits, ResponsesRequest& out) {
   Json tools = Json::array();
   if (const Json* given = find(body, "tools")) {
     TRINE_TRY_ASSIGN(tools, read_tools(*given, true, limits, out.warnings));
@@ -203,6 +202,17 @@ ApiResult<ResponsesRequest> parse_responses(std::string_view body_text, const Li
         out.constraint->field,
         "cannot be used together with tools; set tool_choice to none, or leave one of them out"));
   }
+  return tools;
+}
+
+}  // namespace
+
+ApiResult<ResponsesRequest> parse_responses(std::string_view body_text, const Limits& limits) {
+  ResponsesRequest out;
+  TRINE_TRY_ASSIGN(const Json body, open_body(Shape::kResponses, body_text, limits, out.warnings));
+  TRINE_TRY(read_limits(body, limits, out));
+  TRINE_TRY_ASSIGN(Json messages, read_input(body, limits, out.warnings));
+  TRINE_TRY_ASSIGN(Json tools, read_tool_request(body, limits, out));
   TRINE_TRY(read_conversation_options(body, messages, out.conversation));
   out.repeated = std::make_shared<const Json>(repeated_parts(body, out, tools));
   out.conversation.messages = std::make_shared<const Json>(std::move(messages));
