@@ -119,6 +119,8 @@ function niceCeiling(value) {
   return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= value * (1 - 1e-9));
 }
 
+const ago = (ms) => (ms > 90_000 ? `${digits(ms / 60_000).replace(/\.?0+$/, "")} min` : `${Math.round(ms / 1000)} s`);
+
 const cards = new Map();
 
 function makeCard(chart) {
@@ -173,18 +175,20 @@ function draw(chart, card) {
   const highest = Math.max(0, ...all);
   let top = chart.most ?? (highest > 0 ? niceCeiling(highest) : 1);
   if (chart.whole) {
-    top = Math.max(top, 4);
+    top = Math.max(2 * Math.ceil(top / 2), 4); // its half is whole too
   }
   const end = points.at(-1)?.time ?? 0;
-  const x = (time) => LEFT + ((width - LEFT - 8) * (time - end + DRAWN_MS)) / DRAWN_MS;
+  // A page that was just opened shows its first minute, not a wide empty frame.
+  const span = Math.min(DRAWN_MS, Math.max(60_000, end - (points[0]?.time ?? end)));
+  const x = (time) => LEFT + ((width - LEFT - 8) * (time - end + span)) / span;
   const y = (value) => 8 + (HEIGHT - BOTTOM - 8) * (1 - Math.min(value, top) / top);
   const nodes = [];
   for (const part of [0, 0.5, 1]) {
     nodes.push(svg("line", { class: "grid", x1: LEFT, x2: width - 8, y1: y(part * top), y2: y(part * top) }));
     nodes.push(svg("text", { class: "tick", x: LEFT - 8, y: y(part * top) + 4, "text-anchor": "end" }, chart.format(part * top)));
   }
-  for (const [ago, label, anchor] of [[DRAWN_MS, "5 min ago", "start"], [DRAWN_MS / 2, "2.5 min", "middle"], [0, "now", "end"]]) {
-    nodes.push(svg("text", { class: "tick", x: x(end - ago), y: HEIGHT - 4, "text-anchor": anchor }, label));
+  for (const [age, label, anchor] of [[span, `${ago(span)} ago`, "start"], [span / 2, ago(span / 2), "middle"], [0, "now", "end"]]) {
+    nodes.push(svg("text", { class: "tick", x: x(end - age), y: HEIGHT - 4, "text-anchor": anchor }, label));
   }
   chart.series.forEach((_, i) => {
     let path = "";

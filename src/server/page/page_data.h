@@ -1,4 +1,5 @@
-// The page's files inside the program; page_data.cpp is made by embed.cmake. Thread rule: constants.
+// The page's files inside the program; page_data.cpp is made by embed.cmake. Thread rule:
+// constants.
 #pragma once
 
 #include <cstddef>
