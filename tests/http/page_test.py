@@ -616,13 +616,23 @@ class Gone(Page):
     def test_a_server_that_goes_is_told(self):
         self.ask("Hello", max_completion_tokens=4)
         self.wait_answer(2)
+        self.ask("The engine", max_completion_tokens=1900, temperature=1, seed=4)
+        self.until(lambda: self.text(".message:last-child .body"), "it began")
         self.server.process.kill()
         self.server.process.wait()
-        self.ask("Are you there?")
         self.wait_answer(4)
-        self.assertIn("does not answer", self.run_script("return [...document.querySelectorAll('.message .error')].at(-1).textContent"))
+        self.assertIn("ended before the answer was complete", self.text(".message:last-child .error"))
+        # It notices by itself.
         self.until(lambda: self.get("#gone").is_displayed() and self.text("#state") == "Not reachable", "the page says it")
         self.assertEqual(self.get("#gone").get_attribute("role"), "alert")
+        self.ask("Are you there?")
+        self.wait_answer(6)
+        self.assertIn("does not answer", self.text(".message:last-child .error"))
+        with Server(TRINE, "--port", str(self.server.port), model=SMALL):
+            self.until(lambda: not self.get("#gone").is_displayed() and self.text("#state") == "Ready", "it is back")
+            self.press("Regenerate")
+            self.until(lambda: self.get("#send").is_displayed() and not self.text(".message:last-child .error"), "an answer")
+            self.assertEqual(len(self.all(".message")), 6)
 
 
 if __name__ == "__main__":
