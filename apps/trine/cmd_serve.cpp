@@ -140,6 +140,7 @@ Result<server::ServingOptions> serving_options(const CommandContext& context) {
   };
   out.text_threads = static_cast<int>(settings.integer("text-threads"));
   out.progress_timeout_s = settings.number("progress-timeout");
+  out.web_page = settings.flag("web-page");
   out.version = TRINE_VERSION;
   return out;
 }
@@ -213,6 +214,9 @@ void print_banner(const CommandContext& context, const server::Serving& serving)
   context.note(fmt::format("cache        prefix cache {}; speculation off",
                            settings.flag("prefix-cache") ? "on, apart for each key" : "off"));
   context.note(fmt::format("auth         {}", auth_text(serving, settings)));
+  if (settings.flag("web-page")) {
+    context.note(fmt::format("web page     {}/", serving.url()));
+  }
   context.note(fmt::format("ready        {}", serving.url()));
   if (context.json()) {
     write_out(Json{{"url", serving.url()}, {"port", serving.port()}, {"models", models}}.dump() +
@@ -293,6 +297,7 @@ std::vector<std::string_view> serve_options() {
                                   "allow-no-auth",
                                   "allowed-hosts",
                                   "cors-origins",
+                                  "web-page",
                                   "tls-cert",
                                   "tls-key",
                                   "max-header",

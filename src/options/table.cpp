@@ -471,6 +471,13 @@ constexpr Option kTable[] = {
      .unset_note = "none: CORS is off",
      .placeholder = "ORIGIN",
      .help = "Origin whose pages may use the server, such as https://app.example; may be repeated"},
+    {.name = "web-page",
+     .type = Type::kBool,
+     .group = "server",
+     .scope = Scope::kProcess,
+     .default_text = "true",
+     .help = "Give out the web page (chat, compare, charts) at /; its data needs a key as the API "
+             "does"},
     {.name = "tls-cert",
      .type = Type::kText,
      .group = "server",

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "server/api_impl.h"
 #include "server/openai/prompt.h"
+#include "server/page/page.h"
 
 namespace trine::server {
 
@@ -102,6 +103,9 @@ http::RouteTable Api::routes() {
   add_text(table);
   add_generation(table);
   add_admin(table);
+  if (options_.web_page) {
+    page::add_routes(table);
+  }
   return table;
 }
 

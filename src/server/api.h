@@ -22,6 +22,7 @@ struct ApiOptions {
   std::size_t max_body_bytes = std::size_t{8} << 20;
   double progress_timeout_s = 60.0;
   std::string version;  // "0.1.0", for system_fingerprint
+  bool web_page = true;
 };
 
 class Api {

@@ -43,6 +43,8 @@ std::string_view status_text(int status) {
       return "Accepted";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:
@@ -123,14 +125,15 @@ std::string http_date(std::int64_t unix_s) {
 }  // namespace
 
 std::string response_head(const Response& response, const HeadOptions& options) {
+  const bool has_body = response.status != 204 && response.status != 304;
   std::string out = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", response.status,
                                 status_text(response.status), http_date(options.now_unix_s));
-  if (!response.content_type.empty() && response.status != 204) {
+  if (!response.content_type.empty() && has_body) {
     out += fmt::format("Content-Type: {}\r\n", response.content_type);
   }
   if (options.chunked) {
     out += "Transfer-Encoding: chunked\r\n";
-  } else if (options.body_bytes >= 0 && response.status != 204) {
+  } else if (options.body_bytes >= 0 && has_body) {
     out += fmt::format("Content-Length: {}\r\n", options.body_bytes);
   }
   if (!options.request_id.empty()) {
