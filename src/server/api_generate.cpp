@@ -26,7 +26,7 @@ namespace {
 struct Prepared {
   std::vector<std::vector<std::int32_t>> prompts;
   std::optional<openai::Constraint> constraint;
-  bool tool_begun = false;
+  std::shared_ptr<const grammar::CompiledGrammar> grammar;
 };
 
 openai::ApiResult<std::vector<std::int32_t>> encode_prompt(const openai::Prompt& prompt,
@@ -68,7 +68,6 @@ openai::ApiStatus prepare_conversation(const openai::Conversation& conversation,
     if (forcing->has_value()) {
       prefix = (*forcing)->prefix;
       out.constraint = (*forcing)->constraint;
-      out.tool_begun = !prefix.empty();
     }
   }
   auto parts = render_conversation(conversation, model, prefix);
@@ -93,12 +92,31 @@ openai::ApiStatus prepare(const openai::ResponsesRequest& asked, const ServedMod
   return prepare_conversation(asked.conversation, asked.tools, model, out);
 }
 
-// What the engine cannot do yet is refused by name.
-openai::ApiStatus check_supported(const openai::CommonRequest& asked, const Prepared& prepared) {
-  if (prepared.constraint.has_value()) {
-    return tl::unexpected(openai::bad_field(
-        prepared.constraint->field, "asks for structured output, which this server has not yet"));
+// Compiled here, on a text thread and within the budgets of grammar/limits.h, or found among those
+// compiled before. A field that cannot be a grammar is named.
+openai::ApiStatus compile_constraint(const ServedModel& model, Prepared& out) {
+  if (!out.constraint.has_value()) {
+    return {};
   }
+  const auto named = [&](const Error& error) {
+    const std::string& field = out.constraint->field;
+    return tl::unexpected(openai::api_error(Error(error).with_context(field), field));
+  };
+  auto made = model.grammars->get(out.constraint->notation, out.constraint->text);
+  if (!made.has_value()) {
+    return named(made.error());
+  }
+  // The engine makes one for each answer: a budget that its first place breaks is told now.
+  const auto first = grammar::Matcher::create(*made);
+  if (!first.has_value()) {
+    return named(first.error());
+  }
+  out.grammar = *std::move(made);
+  return {};
+}
+
+// What the engine cannot do yet is refused by name.
+openai::ApiStatus check_supported(const openai::CommonRequest& asked) {
   if (asked.prompt_logprobs.has_value()) {
     return tl::unexpected(
         openai::bad_field("prompt_logprobs",
@@ -130,7 +148,10 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
                  prepared.constraint = asked->constraint;
                  openai::ApiStatus status = prepare(*asked, *model, prepared);
                  if (status.has_value()) {
-                   status = check_supported(*asked, prepared);
+                   status = compile_constraint(*model, prepared);
+                 }
+                 if (status.has_value()) {
+                   status = check_supported(*asked);
                  }
                  if (status.has_value()) {
                    if (const Status added = openai::add_bad_words(*model->tokenizer, *asked);
@@ -151,7 +172,6 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
                                   .tokenizer = model->tokenizer,
                                   .system_fingerprint = fmt::format("trine-{}", options_.version),
                                   .tool_family = model->tool_family,
-                                  .tool_begun = prepared.tool_begun,
                                   .id_seed = sampling::random_seed().value_or(0)}),
                      asked->stream);
                  job->lease = std::const_pointer_cast<ServedModel>(model);
@@ -160,6 +180,7 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
                    GenerationRequest& one = job->requests.emplace_back(asked->generation);
                    one.prompt = std::move(prompt);
                    one.tenant = tenant;
+                   one.grammar = prepared.grammar;
                  }
                  job->watch_client([model_engine = std::weak_ptr<const ServedModel>(model)] {
                    if (const auto alive = model_engine.lock(); alive != nullptr) {

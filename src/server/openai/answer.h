@@ -57,7 +57,6 @@ struct AnswerContext {
   std::shared_ptr<const text::Tokenizer> tokenizer = {};  // for logprobs and echo; else may be null
   std::string system_fingerprint;                         // empty: null
   ToolFamily tool_family = ToolFamily::kGeneric;
-  bool tool_begun = false;    // the prompt ended in ToolForcing::prefix
   std::uint64_t id_seed = 0;  // ids of tool calls and items are made from it
 };
 
