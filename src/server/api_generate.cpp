@@ -115,17 +115,6 @@ openai::ApiStatus compile_constraint(const ServedModel& model, Prepared& out) {
   return {};
 }
 
-// What the engine cannot do yet is refused by name.
-openai::ApiStatus check_supported(const openai::CommonRequest& asked) {
-  if (asked.prompt_logprobs.has_value()) {
-    return tl::unexpected(
-        openai::bad_field("prompt_logprobs",
-                          "asks for log-probabilities of the prompt, which this server has not "
-                          "yet; logprobs of the answer are given"));
-  }
-  return {};
-}
-
 std::string random_id() {
   return fmt::format("{:016x}{:016x}", sampling::random_seed().value_or(1),
                      sampling::random_seed().value_or(2));
@@ -149,9 +138,6 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
                  openai::ApiStatus status = prepare(*asked, *model, prepared);
                  if (status.has_value()) {
                    status = compile_constraint(*model, prepared);
-                 }
-                 if (status.has_value()) {
-                   status = check_supported(*asked);
                  }
                  if (status.has_value()) {
                    if (const Status added = openai::add_bad_words(*model->tokenizer, *asked);

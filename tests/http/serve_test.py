@@ -224,6 +224,39 @@ class Streams(Shared):
         self.assertNotEqual(held["choices"][0]["text"], free["choices"][0]["text"])
         self.assertNotRegex(held["choices"][0]["text"], rf"\b{word}\b")
 
+    def test_echo_with_logprobs_scores_the_prompt(self):
+        prompt = "The engine of a car is in the front, and the engine of a boat is not."
+        ids = json.loads(self.server.call("POST", "/tokenize", {"prompt": prompt})[2])["tokens"]
+        # As evaluations send it: the last token is drawn and dropped.
+        ask = {"max_tokens": 1, "logprobs": 1, "echo": True, "seed": 1234}
+        _, _, whole = self.server.complete(prompt=ids, **ask)
+        logprobs = whole["choices"][0]["logprobs"]
+        values, tops = logprobs["token_logprobs"], logprobs["top_logprobs"]
+        self.assertEqual(len(values), len(ids) + 1)
+        self.assertEqual((values[0], tops[0]), (None, None))
+        for token, value, top in list(zip(logprobs["tokens"], values, tops))[1:]:
+            self.assertEqual(top[token], value)
+            self.assertLessEqual(value, max(top.values()))
+        # Every value is what the model says of that token as its answer to the tokens before.
+        for at in (1, len(ids) // 2, len(ids) - 1):
+            _, _, one = self.server.complete(prompt=ids[:at], max_tokens=1, logprobs=1)
+            best = one["choices"][0]["logprobs"]["token_logprobs"][0]
+            self.assertEqual(max(tops[at].values()), best)
+        # Again, now that the prefix cache has it; as a text; without a drawn token; streamed.
+        self.assertEqual(self.server.complete(prompt=ids, **ask)[2]["choices"], whole["choices"])
+        self.assertEqual(self.server.complete(prompt=prompt, **ask)[2]["choices"][0]["logprobs"], logprobs)
+        _, _, none = self.server.complete(prompt=ids, **{**ask, "max_tokens": 0})
+        self.assertEqual(none["choices"][0]["logprobs"]["token_logprobs"], values[:-1])
+        self.assertEqual(none["usage"]["completion_tokens"], 0)
+        stream = self.server.stream(prompt=ids, **ask)
+        pieces = [json.loads(event)["choices"][0] for event in stream.events() if event != "[DONE]"]
+        self.assertEqual(sum((p["logprobs"]["token_logprobs"] for p in pieces), []), values)
+        self.assertEqual("".join(p["text"] for p in pieces), whole["choices"][0]["text"])
+        # Several prompts, several answers: each has its own.
+        _, _, many = self.server.complete(prompt=[ids, ids[:9]], n=2, **ask)
+        for choice, size in zip(many["choices"], (len(ids), len(ids), 9, 9)):
+            self.assertEqual(choice["logprobs"]["token_logprobs"][:size], values[:size])
+
     def test_unknown_model(self):
         status, _, body = self.server.complete(model="nobody")
         self.assertEqual((status, body["error"]["code"]), (404, "model_not_found"))

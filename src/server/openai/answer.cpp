@@ -81,6 +81,12 @@ AnswerEvent own(const TokenEvent& event, std::int32_t prompt) {
   if (event.logprobs != nullptr) {
     out.logprobs = *event.logprobs;
   }
+  if (event.prompt_logprobs != nullptr) {
+    out.prompt_logprobs = *event.prompt_logprobs;
+  }
+  if (event.embedding != nullptr) {
+    out.embedding = *event.embedding;
+  }
   if (event.error != nullptr) {
     out.error = *event.error;
   }

@@ -71,8 +71,7 @@ class AnswerBase : public Answer {
  public:
   AnswerBase(const CommonRequest& request, AnswerContext context, std::int32_t num_prompts);
 
-  void set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens,
-                  PromptLogprobs logprobs) override;
+  void set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens) override;
   void add(const AnswerEvent& event, std::vector<SseEvent>& out) final;
   void fail(const ApiError& error, std::vector<SseEvent>& out) override;
 
@@ -89,7 +88,6 @@ class AnswerBase : public Answer {
 
   struct PromptPart {
     std::vector<std::int32_t> tokens;
-    PromptLogprobs logprobs;
     std::int32_t cached = 0;
   };
 

@@ -107,7 +107,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body_text, const 
     out.logprobs = true;
     out.generation.sampling.logprobs = get_int(body, "logprobs", 0);
     if (out.echo) {
-      out.prompt_logprobs = out.generation.sampling.logprobs;
+      out.generation.prompt_logprobs = out.generation.sampling.logprobs;
     }
   }
   out.prompt_only = max_tokens == 0;

@@ -43,8 +43,6 @@ struct CommonRequest {
   bool continuous_usage = false;  // usage in every chunk
   bool tokens_as_ids = false;     // "token_id:17" in logprobs
   bool return_token_ids = false;
-  // Not zero: of every prompt token too, with so many alternatives (needs the engine to give them).
-  std::optional<std::int32_t> prompt_logprobs = {};
   std::optional<SpeculativeRequest> speculative = {};
   // Texts that may not appear; the host turns them into ids (add_bad_words()).
   std::vector<std::string> bad_words = {};

@@ -248,13 +248,14 @@ TEST(Answers, ErrorsEndThem) {
 TEST(CompletionAnswer, EchoWithLogprobsAsEvaluationsReadIt) {
   const auto answer =
       completion(R"({"prompt": [[4, 0, 2, 3]], "max_tokens": 1, "echo": true, "logprobs": 1})");
-  PromptLogprobs prompt(4);
+  std::vector<sampling::Logprobs> prompt(4);
   prompt[1] = {-0.5, {{0, -0.5}}};
   prompt[2] = {-2.0, {{0, -0.125}}};
   prompt[3] = {-0.75, {{3, -0.75}}};
-  answer->set_prompt(0, {4, 0, 2, 3}, prompt);
-  const Json body =
-      whole(*answer, {with_logprobs(event(1, " b", FinishReason::kLength), -1.5, {{1, -1.5}})});
+  answer->set_prompt(0, {4, 0, 2, 3});
+  AnswerEvent first = with_logprobs(event(1, " b", FinishReason::kLength), -1.5, {{1, -1.5}});
+  first.prompt_logprobs = prompt;
+  const Json body = whole(*answer, {first});
   const Json& choice = body["choices"][0];
   EXPECT_EQ(choice["text"], "aé b");
   EXPECT_EQ(choice["finish_reason"], "length");
@@ -320,9 +321,11 @@ TEST(CompletionAnswer, Stream) {
   const auto answer = completion(
       R"({"prompt": "a", "echo": true, "stream": true, "logprobs": 0,
           "stream_options": {"continuous_usage_stats": true}})");
-  answer->set_prompt(0, {0}, PromptLogprobs(1));
-  const auto chunks = stream(*answer, {with_logprobs(event(2, ""), -1.0),
-                                       with_logprobs(event(3, "é", FinishReason::kLength), -2.0)});
+  answer->set_prompt(0, {0});
+  AnswerEvent first = with_logprobs(event(2, ""), -1.0);
+  first.prompt_logprobs.resize(1);
+  const auto chunks =
+      stream(*answer, {first, with_logprobs(event(3, "é", FinishReason::kLength), -2.0)});
   ASSERT_EQ(chunks.size(), 5u);
   EXPECT_EQ(chunks[0]["choices"][0]["text"], "a");
   EXPECT_EQ(chunks[0]["choices"][0]["logprobs"]["tokens"].dump(), R"(["a"])");

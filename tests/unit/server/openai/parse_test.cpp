@@ -212,7 +212,7 @@ TEST(ParseCompletion, WhatLmEvaluationHarnessSends) {
       {}));
   EXPECT_EQ(r.prompts.size(), 2u);
   EXPECT_TRUE(r.echo && r.logprobs);
-  EXPECT_EQ(r.prompt_logprobs, 1);
+  EXPECT_EQ(r.generation.prompt_logprobs, 1);
   EXPECT_EQ(r.generation.sampling.logprobs, 1);
   EXPECT_EQ(r.generation.max_tokens, 1);
 }
