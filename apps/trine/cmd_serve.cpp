@@ -140,6 +140,7 @@ Result<server::ServingOptions> serving_options(const CommandContext& context) {
   };
   out.text_threads = static_cast<int>(settings.integer("text-threads"));
   out.progress_timeout_s = settings.number("progress-timeout");
+  out.pooling = settings.text("pooling") == "mean" ? Pooling::kMean : Pooling::kLast;
   out.version = TRINE_VERSION;
   return out;
 }
@@ -308,6 +309,7 @@ std::vector<std::string_view> serve_options() {
                                   "text-threads",
                                   "drain-timeout",
                                   "progress-timeout",
+                                  "pooling",
                                   "keep-alive",
                                   "memory-budget"});
 }

@@ -61,13 +61,14 @@ void Engine::Impl::score_prompt(Request& request, std::int64_t position,
     return;
   }
   if (!is_law(row)) {
-    request.prompt_error = Error(
-        ErrorCode::kInternal,
-        fmt::format("position {}: the model gave logits that are no distribution", position));
+    request.prompt_error =
+        Error(ErrorCode::kInternal,
+              fmt::format("position {}: the model gave logits that are no distribution", position));
     return;
   }
-  sampling::raw_logprobs(row, request.params.prompt[next], request.params.prompt_logprobs.value_or(0),
-                         scratch, request.prompt_logprobs[next]);
+  sampling::raw_logprobs(row, request.params.prompt[next],
+                         request.params.prompt_logprobs.value_or(0), scratch,
+                         request.prompt_logprobs[next]);
 }
 
 // Sums go from the first token on, one after the other, so chunks change no bit.
@@ -88,8 +89,9 @@ void Engine::Impl::commit_pooled(Request& request) {
   for (const double value : request.pooled) {
     vector.push_back(static_cast<float>(value * scale));
     if (!std::isfinite(vector.back())) {
-      const Error error(ErrorCode::kInternal, "the model gave a vector with values that are not "
-                                              "finite");
+      const Error error(ErrorCode::kInternal,
+                        "the model gave a vector with values that are not "
+                        "finite");
       end_answer(request, 0, FinishReason::kError, &error, {});
       return;
     }

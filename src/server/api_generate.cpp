@@ -1,4 +1,5 @@
-// The endpoints that generate: /v1/completions, /v1/chat/completions, /v1/responses.
+// The endpoints that run the model: /v1/completions, /v1/chat/completions, /v1/responses and
+// /v1/embeddings.
 #include <ctime>
 #include <utility>
 #include <variant>
@@ -29,9 +30,11 @@ struct Prepared {
   std::shared_ptr<const grammar::CompiledGrammar> grammar;
 };
 
+// `field` is where the prompt stands in the body.
 openai::ApiResult<std::vector<std::int32_t>> encode_prompt(const openai::Prompt& prompt,
                                                            bool add_special,
-                                                           const ServedModel& model) {
+                                                           const ServedModel& model,
+                                                           std::string_view field) {
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt); ids != nullptr) {
     return *ids;
   }
@@ -39,7 +42,7 @@ openai::ApiResult<std::vector<std::int32_t>> encode_prompt(const openai::Prompt&
   auto ids = model.tokenizer->encode(std::get<std::string>(prompt),
                                      {.add_special = add_special, .parse_special = true});
   if (!ids.has_value()) {
-    return tl::unexpected(openai::api_error(ids.error(), "prompt"));
+    return tl::unexpected(openai::api_error(ids.error(), std::string(field)));
   }
   return *std::move(ids);
 }
@@ -47,7 +50,7 @@ openai::ApiResult<std::vector<std::int32_t>> encode_prompt(const openai::Prompt&
 openai::ApiStatus prepare(const openai::CompletionRequest& asked, const ServedModel& model,
                           Prepared& out) {
   for (const openai::Prompt& prompt : asked.prompts) {
-    auto ids = encode_prompt(prompt, asked.add_special_tokens, model);
+    auto ids = encode_prompt(prompt, asked.add_special_tokens, model, "prompt");
     if (!ids.has_value()) {
       return tl::unexpected(std::move(ids).error());
     }
@@ -115,6 +118,34 @@ openai::ApiStatus compile_constraint(const ServedModel& model, Prepared& out) {
   return {};
 }
 
+// One request for each input.
+openai::ApiResult<std::vector<GenerationRequest>> embedding_requests(
+    const openai::EmbeddingsRequest& asked, const ServedModel& model, Pooling by_default) {
+  const std::int32_t width = model.bundle.model->config().embed_dim;
+  if (asked.dimensions.value_or(width) != width) {
+    return tl::unexpected(openai::bad_field(
+        "dimensions", fmt::format("is {}, must be {}: vectors of this model are not made to be cut",
+                                  *asked.dimensions, width)));
+  }
+  std::vector<GenerationRequest> out;
+  for (std::size_t i = 0; i < asked.inputs.size(); ++i) {
+    auto ids = encode_prompt(asked.inputs[i], asked.add_special_tokens, model, "input");
+    if (!ids.has_value()) {
+      return tl::unexpected(std::move(ids).error());
+    }
+    if (ids->empty()) {
+      return tl::unexpected(openai::bad_field(fmt::format("input[{}]", i), "has no tokens"));
+    }
+    GenerationRequest& one = out.emplace_back();
+    one.prompt = *std::move(ids);
+    one.priority = asked.priority;
+    one.pooling = asked.pooling == openai::Pooling::kMean   ? Pooling::kMean
+                  : asked.pooling == openai::Pooling::kLast ? Pooling::kLast
+                                                            : by_default;
+  }
+  return out;
+}
+
 std::string random_id() {
   return fmt::format("{:016x}{:016x}", sampling::random_seed().value_or(1),
                      sampling::random_seed().value_or(2));
@@ -160,7 +191,6 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
                                   .tool_family = model->tool_family,
                                   .id_seed = sampling::random_seed().value_or(0)}),
                      asked->stream);
-                 job->lease = std::const_pointer_cast<ServedModel>(model);
                  job->set_prompts(prepared.prompts);
                  for (std::vector<std::int32_t>& prompt : prepared.prompts) {
                    GenerationRequest& one = job->requests.emplace_back(asked->generation);
@@ -168,16 +198,52 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
                    one.tenant = tenant;
                    one.grammar = prepared.grammar;
                  }
-                 job->watch_client([model_engine = std::weak_ptr<const ServedModel>(model)] {
-                   if (const auto alive = model_engine.lock(); alive != nullptr) {
-                     alive->engine->poke();
-                   }
-                 });
-                 if (draining_.load()) {
-                   responder.send(to_response(shutting_down()));
-                 } else if (!model->engine->submit(job)) {
-                   responder.send(to_response(too_busy()));
+                 start(job, model, responder);
+               });
+  });
+}
+
+void Api::start(const std::shared_ptr<Job>& job, const Lease& model, const Responder& responder) {
+  job->lease = std::const_pointer_cast<ServedModel>(model);
+  job->watch_client([model_engine = std::weak_ptr<const ServedModel>(model)] {
+    if (const auto alive = model_engine.lock(); alive != nullptr) {
+      alive->engine->poke();
+    }
+  });
+  if (draining_.load()) {
+    responder.send(to_response(shutting_down()));
+  } else if (!model->engine->submit(job)) {
+    responder.send(to_response(too_busy()));
+  }
+}
+
+void Api::embed(Request request, const Responder& responder) {
+  post_text(responder, [this, responder, request = std::move(request)] {
+    auto parsed = openai::parse_embeddings(request.body, limits());
+    if (!parsed.has_value()) {
+      responder.send(to_response(parsed.error()));
+      return;
+    }
+    const auto asked = std::make_shared<const openai::EmbeddingsRequest>(*std::move(parsed));
+    with_model(asked->model, responder,
+               [this, responder, asked, tenant = request.principal.tenant](const Lease& model) {
+                 auto requests = embedding_requests(*asked, *model, options_.pooling);
+                 if (!requests.has_value()) {
+                   responder.send(to_response(requests.error()));
+                   return;
                  }
+                 openai::AnswerContext context;
+                 context.model = model->spec.id;
+                 const auto job = std::make_shared<Job>(
+                     responder, openai::make_answer(*asked, std::move(context)), false);
+                 std::vector<std::vector<std::int32_t>> prompts;
+                 for (GenerationRequest& one : *requests) {
+                   prompts.push_back(one.prompt);
+                   one.tenant = tenant;
+                 }
+                 job->set_prompts(prompts);
+                 job->requests = *std::move(requests);
+                 start(job, model, responder);
                });
   });
 }
@@ -197,6 +263,9 @@ void Api::add_generation(http::RouteTable& table) {
   });
   post("/v1/responses", [this](Request request, const Responder& responder) {
     generate(std::move(request), responder, &openai::parse_responses);
+  });
+  post("/v1/embeddings", [this](Request request, const Responder& responder) {
+    embed(std::move(request), responder);
   });
 }
 

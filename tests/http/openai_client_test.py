@@ -103,6 +103,19 @@ class Client(unittest.TestCase):
             self.assertEqual(token.top_logprobs[0].token, token.token)  # greedy
             self.assertEqual(bytes(token.bytes).decode(), token.token)
 
+    def test_embeddings(self):
+        texts = ["The engine", "A page of the manual"]
+        got = self.client.embeddings.create(model=self.model, input=texts)  # base64 underneath
+        plain = self.client.embeddings.create(model=self.model, input=texts, encoding_format="float")
+        self.assertEqual([d.index for d in got.data], [0, 1])
+        for packed, text in zip(got.data, plain.data):
+            self.assertEqual(list(packed.embedding), list(text.embedding))
+            self.assertAlmostEqual(sum(x * x for x in text.embedding), 1.0, places=5)
+        self.assertEqual(got.usage.total_tokens, got.usage.prompt_tokens)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.embeddings.create(model=self.model, input="a", dimensions=3)
+        self.assertEqual(caught.exception.param, "dimensions")
+
     def test_structured_output(self):
         ask = {"model": self.model, "messages": ASK, "max_tokens": 200, "temperature": 0}
         parsed = self.client.chat.completions.parse(response_format=Pet, n=2, **ask)

@@ -81,6 +81,7 @@ class Answer {
 std::unique_ptr<Answer> make_answer(const CompletionRequest& request, AnswerContext context);
 std::unique_ptr<Answer> make_answer(const ChatRequest& request, AnswerContext context);
 std::unique_ptr<Answer> make_answer(const ResponsesRequest& request, AnswerContext context);
+std::unique_ptr<Answer> make_answer(const EmbeddingsRequest& request, AnswerContext context);
 
 // Bodies without events.
 std::string embeddings_body(const EmbeddingsRequest& request, std::string_view model,

@@ -52,14 +52,14 @@ std::size_t take_character(std::string_view text) {
   return length;
 }
 
+}  // namespace
+
 ApiError ended_early(const AnswerEvent& event) {
   if (event.error) {
     return api_error(*event.error);
   }
   return api_error(Error{ErrorCode::kCancelled, "the request was cancelled"});
 }
-
-}  // namespace
 
 std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);

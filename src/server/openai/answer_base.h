@@ -23,6 +23,8 @@ std::string dump(const Json& value);
 // A number for JSON: what is not finite becomes -9999, as OpenAI writes it.
 double shown_logprob(double value);
 bool is_utf8(std::string_view text);
+// Of an event that ends an answer with an error or because it was cancelled.
+ApiError ended_early(const AnswerEvent& event);
 
 // How tokens are written in logprobs.
 class TokenTexts {

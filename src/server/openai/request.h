@@ -103,7 +103,7 @@ struct EmbeddingsRequest {
   std::string model;
   std::vector<Prompt> inputs;
   bool base64 = false;
-  std::optional<std::int32_t> dimensions = {};  // the first so many, normalised again
+  std::optional<std::int32_t> dimensions = {};  // the host refuses any but the model's width
   Pooling pooling = Pooling::kDefault;
   bool normalize = true;
   bool add_special_tokens = true;

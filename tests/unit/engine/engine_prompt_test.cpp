@@ -129,7 +129,8 @@ TEST(PromptLogprobs, AreThoseOfOnePass) {
   const Rows wanted = forced(*model, prompt, 4).logprobs;
   for (const std::int32_t chunk : {1, 7, 33, 512}) {
     for (const std::int32_t n : {1, 3}) {
-      auto engine = Engine::create(model, nullptr, {.num_threads = 1, .step_tokens = chunk}).value();
+      auto engine =
+          Engine::create(model, nullptr, {.num_threads = 1, .step_tokens = chunk}).value();
       for (int again = 0; again < 2; ++again) {  // the second time the cache knows the prompt
         Told told;
         GenerationRequest request = scored(prompt, 4);
@@ -164,8 +165,7 @@ TEST(PromptLogprobs, SurvivePreemptionAndCompany) {
   for (std::int32_t i = 0; i < 5; ++i) {
     GenerationRequest request = scored(text(40 + 20 * i, i), 1);
     request.max_tokens = 60;
-    ASSERT_TRUE(engine
-                    ->submit(std::move(request), told[static_cast<std::size_t>(i)].callback())
+    ASSERT_TRUE(engine->submit(std::move(request), told[static_cast<std::size_t>(i)].callback())
                     .has_value());
   }
   engine->run_to_end();
@@ -179,7 +179,8 @@ TEST(PromptLogprobs, SurvivePreemptionAndCompany) {
 
 TEST(PromptLogprobs, OfOneToken) {
   Told told;
-  const auto engine = make_engine(std::make_shared<FakeModel>(FakeModel::Options{.vocab_size = 32}));
+  const auto engine =
+      make_engine(std::make_shared<FakeModel>(FakeModel::Options{.vocab_size = 32}));
   ASSERT_TRUE(engine->submit(scored(ids("a"), 2), told.callback()).has_value());
   engine->run_to_end();
   EXPECT_EQ(told.times, 1);
@@ -237,7 +238,8 @@ TEST(PromptLogprobs, LogitsThatAreNoneEndTheRequest) {
     const auto engine = make_engine(std::make_shared<Spoiled>(value, all));
     ASSERT_TRUE(engine->submit(scored(ids("abcd"), 1), told.callback()).has_value());
     engine->run_to_end();
-    EXPECT_THAT(told.error, HasSubstr("position 0: the model gave logits that are no distribution"));
+    EXPECT_THAT(told.error,
+                HasSubstr("position 0: the model gave logits that are no distribution"));
     expect_all_given_back(*engine);
   }
   // One impossible token is none of that.
@@ -250,8 +252,8 @@ TEST(PromptLogprobs, LogitsThatAreNoneEndTheRequest) {
 }
 
 TEST(PromptLogprobs, TooManyEntriesAreRefused) {
-  const auto engine = make_engine(std::make_shared<FakeModel>(
-      FakeModel::Options{.vocab_size = 32, .context_length = 50000}));
+  const auto engine = make_engine(
+      std::make_shared<FakeModel>(FakeModel::Options{.vocab_size = 32, .context_length = 50000}));
   const auto refused = engine->submit(scored(std::vector<std::int32_t>(42000, 1), 100), {});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
@@ -307,9 +309,8 @@ TEST(Embeddings, BesideAnswersAndUnderPreemption) {
         ASSERT_TRUE(engine->submit(std::move(other), {}).has_value());
       }
       GenerationRequest request{.prompt = text(60 + i * 40, i), .pooling = Pooling::kMean};
-      ASSERT_TRUE(
-          engine->submit(std::move(request), (*all)[static_cast<std::size_t>(i)].callback())
-              .has_value());
+      ASSERT_TRUE(engine->submit(std::move(request), (*all)[static_cast<std::size_t>(i)].callback())
+                      .has_value());
       if (all == &alone) {
         engine->run_to_end();
       }
@@ -327,9 +328,10 @@ TEST(Embeddings, AStepThatIsThrownAwayLeavesNoTrace) {
   std::vector<Told> told(2);
   for (const bool twice : {false, true}) {
     auto engine = Engine::create(model, nullptr, {.num_threads = 1, .step_tokens = 16}).value();
-    ASSERT_TRUE(
-        engine->submit({.prompt = text(50), .pooling = Pooling::kMean}, told[twice ? 1 : 0].callback())
-            .has_value());
+    ASSERT_TRUE(engine
+                    ->submit({.prompt = text(50), .pooling = Pooling::kMean},
+                             told[twice ? 1 : 0].callback())
+                    .has_value());
     while (!engine->idle()) {
       engine->schedule();
       engine->run();
@@ -355,7 +357,8 @@ TEST(Embeddings, ValuesThatAreNotFiniteEndTheRequest) {
 }
 
 TEST(Embeddings, NothingIsDrawnSoNothingMayAskForIt) {
-  const auto engine = make_engine(std::make_shared<FakeModel>(FakeModel::Options{.vocab_size = 32}));
+  const auto engine =
+      make_engine(std::make_shared<FakeModel>(FakeModel::Options{.vocab_size = 32}));
   GenerationRequest request{.prompt = ids("abc"), .n = 2, .pooling = Pooling::kLast};
   const auto refused = engine->submit(request, {});
   ASSERT_FALSE(refused.has_value());

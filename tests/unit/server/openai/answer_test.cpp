@@ -398,8 +398,7 @@ TEST(ResponsesAnswer, AnEmptyAnswerHasAnEmptyMessage) {
 
 TEST(SmallBodies, Embeddings) {
   EmbeddingsRequest request;
-  request.dimensions = 2;
-  const std::vector<std::vector<float>> vectors = {{3.0f, 4.0f, 12.0f}};
+  const std::vector<std::vector<float>> vectors = {{3.0f, 4.0f}};
   EXPECT_EQ(json(embeddings_body(request, "m", vectors, 3)).dump(),
             R"({"object":"list","data":[{"object":"embedding","index":0,)"
             R"("embedding":[0.6000000238418579,0.800000011920929]}],"model":"m",)"
@@ -409,6 +408,38 @@ TEST(SmallBodies, Embeddings) {
   // python3: base64.b64encode(struct.pack("<2f", 3, 4))
   EXPECT_EQ(json(embeddings_body(request, "m", vectors, 3))["data"][0]["embedding"],
             "AABAQAAAgEA=");
+}
+
+TEST(EmbeddingsAnswer, AVectorForEachInputOrOneError) {
+  EmbeddingsRequest request;
+  request.inputs.resize(2);
+  const auto answer = make_answer(request, testing::small_context());
+  answer->set_prompt(0, {0, 1});
+  answer->set_prompt(1, {5});
+  std::vector<SseEvent> out;
+  AnswerEvent event;
+  event.finish = FinishReason::kStop;
+  event.prompt = 1;
+  event.embedding = {0.0f, 2.0f};
+  answer->add(event, out);
+  EXPECT_FALSE(answer->done());
+  event.prompt = 0;
+  event.embedding = {-1.0f, 0.0f};
+  answer->add(event, out);
+  ASSERT_TRUE(answer->done());
+  EXPECT_FALSE(answer->error().has_value());
+  const Json body = json(answer->body());
+  EXPECT_EQ(body["data"][0]["embedding"].dump(), "[-1.0,0.0]");
+  EXPECT_EQ(body["data"][1]["embedding"].dump(), "[0.0,1.0]");
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 3);
+
+  const auto broken = make_answer(request, testing::small_context());
+  event.finish = FinishReason::kError;
+  event.error = Error(ErrorCode::kInternal, "not finite");
+  broken->add(event, out);
+  ASSERT_TRUE(broken->done());
+  EXPECT_EQ(broken->error()->status, 500);
+  EXPECT_TRUE(out.empty());
 }
 
 TEST(SmallBodies, TokensModelsAndFrames) {
