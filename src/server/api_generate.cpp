@@ -1,6 +1,8 @@
 // The endpoints that run the model: /v1/completions, /v1/chat/completions, /v1/responses and
 // /v1/embeddings.
+#include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -128,13 +130,10 @@ openai::ApiResult<std::vector<GenerationRequest>> embedding_requests(
                                   *asked.dimensions, width)));
   }
   std::vector<GenerationRequest> out;
-  for (std::size_t i = 0; i < asked.inputs.size(); ++i) {
-    auto ids = encode_prompt(asked.inputs[i], asked.add_special_tokens, model, "input");
+  for (const openai::Prompt& input : asked.inputs) {
+    auto ids = encode_prompt(input, asked.add_special_tokens, model, "input");
     if (!ids.has_value()) {
       return tl::unexpected(std::move(ids).error());
-    }
-    if (ids->empty()) {
-      return tl::unexpected(openai::bad_field(fmt::format("input[{}]", i), "has no tokens"));
     }
     GenerationRequest& one = out.emplace_back();
     one.prompt = *std::move(ids);
@@ -151,6 +150,51 @@ std::string random_id() {
                      sampling::random_seed().value_or(2));
 }
 
+// The request again, with the defaults of the model that it turned out to be for.
+template <typename Parsed, typename Parse>
+openai::ApiResult<std::shared_ptr<Parsed>> with_defaults(std::shared_ptr<Parsed> asked, Parse parse,
+                                                         std::string_view body,
+                                                         openai::Limits limits,
+                                                         const RequestDefaults& defaults) {
+  if (defaults.text.empty()) {
+    return asked;
+  }
+  limits.default_sampling = defaults.sampling;
+  limits.default_max_tokens = defaults.max_tokens;
+  openai::ApiResult<Parsed> parsed = parse(body, limits);
+  if (!parsed.has_value()) {
+    return tl::unexpected(std::move(parsed).error());
+  }
+  return std::make_shared<Parsed>(*std::move(parsed));
+}
+
+// Everything between a parsed request and its prompts' tokens.
+template <typename Parsed>
+openai::ApiResult<Prepared> prepare_all(Parsed& asked, const ServedModel& model) {
+  Prepared out;
+  out.constraint = asked.constraint;
+  openai::ApiStatus status = prepare(asked, model, out);
+  if (status.has_value()) {
+    status = compile_constraint(model, out);
+  }
+  if (!status.has_value()) {
+    return tl::unexpected(std::move(status).error());
+  }
+  if (const Status added = openai::add_bad_words(*model.tokenizer, asked); !added.has_value()) {
+    return tl::unexpected(openai::api_error(added.error(), "bad_words"));
+  }
+  return out;
+}
+
+// What is left of the context, where nobody asked for a number.
+void fit_default_length(bool by_default, std::int32_t context_tokens, GenerationRequest& request) {
+  if (by_default && request.max_tokens.has_value()) {
+    const std::int64_t room = std::int64_t{context_tokens} - std::ssize(request.prompt);
+    request.max_tokens = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(room, 1, std::max(*request.max_tokens, 1)));
+  }
+}
+
 }  // namespace
 
 template <typename Parsed>
@@ -161,45 +205,41 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
       responder.send(to_response(parsed.error()));
       return;
     }
-    const auto asked = std::make_shared<Parsed>(*std::move(parsed));
-    with_model(asked->model, responder,
-               [this, responder, asked, tenant = request.principal.tenant](const Lease& model) {
-                 Prepared prepared;
-                 prepared.constraint = asked->constraint;
-                 openai::ApiStatus status = prepare(*asked, *model, prepared);
-                 if (status.has_value()) {
-                   status = compile_constraint(*model, prepared);
-                 }
-                 if (status.has_value()) {
-                   if (const Status added = openai::add_bad_words(*model->tokenizer, *asked);
-                       !added.has_value()) {
-                     status = tl::unexpected(openai::api_error(added.error(), "bad_words"));
-                   }
-                 }
-                 if (!status.has_value()) {
-                   responder.send(to_response(status.error()));
-                   return;
-                 }
-                 const auto job = std::make_shared<Job>(
-                     responder,
-                     openai::make_answer(
-                         *asked, {.id = random_id(),
-                                  .model = model->spec.id,
-                                  .created_unix_s = std::time(nullptr),
-                                  .tokenizer = model->tokenizer,
-                                  .system_fingerprint = fmt::format("trine-{}", options_.version),
-                                  .tool_family = model->tool_family,
-                                  .id_seed = sampling::random_seed().value_or(0)}),
-                     asked->stream);
-                 job->set_prompts(prepared.prompts);
-                 for (std::vector<std::int32_t>& prompt : prepared.prompts) {
-                   GenerationRequest& one = job->requests.emplace_back(asked->generation);
-                   one.prompt = std::move(prompt);
-                   one.tenant = tenant;
-                   one.grammar = prepared.grammar;
-                 }
-                 start(job, model, responder);
-               });
+    const auto first = std::make_shared<Parsed>(*std::move(parsed));
+    with_model(
+        first->model, responder, [this, responder, parse, first, request](const Lease& model) {
+          const auto asked = with_defaults(first, parse, request.body, limits(), model->defaults);
+          if (!asked.has_value()) {
+            responder.send(to_response(asked.error()));
+            return;
+          }
+          auto prepared = prepare_all(**asked, *model);
+          if (!prepared.has_value()) {
+            responder.send(to_response(prepared.error()));
+            return;
+          }
+          const auto job = std::make_shared<Job>(
+              responder,
+              openai::make_answer(**asked,
+                                  {.id = random_id(),
+                                   .model = model->spec.id,
+                                   .created_unix_s = std::time(nullptr),
+                                   .tokenizer = model->tokenizer,
+                                   .system_fingerprint = fmt::format("trine-{}", options_.version),
+                                   .tool_family = model->tool_family,
+                                   .id_seed = sampling::random_seed().value_or(0)}),
+              (*asked)->stream);
+          job->set_prompts(prepared->prompts);
+          for (std::vector<std::int32_t>& prompt : prepared->prompts) {
+            GenerationRequest& one = job->requests.emplace_back((*asked)->generation);
+            one.prompt = std::move(prompt);
+            one.tenant = request.principal.tenant;
+            one.grammar = prepared->grammar;
+            fit_default_length((*asked)->max_tokens_by_default, model->engine->context_tokens(),
+                               one);
+          }
+          start(job, model, responder);
+        });
   });
 }
 

@@ -381,6 +381,68 @@ class MeanPooling(Shared):
         self.assertNotEqual(vectors[None], vectors["last"])
 
 
+class GenerationConfig(unittest.TestCase):
+    def model(self, folder, config):
+        """docs-1m with another generation_config.json."""
+        model = pathlib.Path(folder) / "model"
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(SMALL, model)
+        (model / "generation_config.json").write_text(json.dumps({"eos_token_id": [0, 2], **config}))
+        return model
+
+    def serve(self, folder, config, *args):
+        return Server(TRINE, *args, model=self.model(folder, config))
+
+    def answer(self, server, path="/v1/completions", **fields):
+        body = {"prompt": "The engine"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "hi"}]}
+        status, _, text = server.call("POST", path, {**body, **fields})
+        self.assertEqual(status, 200, text)
+        choice = json.loads(text)["choices"][0]
+        return choice.get("text") or choice["message"]["content"], json.loads(text)["usage"]["completion_tokens"]
+
+    def test_defaults_apply_where_a_request_says_nothing(self):
+        long = {"max_tokens": 40, "ignore_eos": True}
+        with tempfile.TemporaryDirectory() as folder:
+            with self.serve(folder, {"temperature": 0.0, "max_new_tokens": 7}) as server:
+                self.assertIn("temperature 0, max_new_tokens 7 (generation_config.json)", server.stderr())
+                self.assertEqual(server.started["models"][0]["sampling_defaults"], "temperature 0, max_new_tokens 7 (generation_config.json)")
+                greedy = self.answer(server, temperature=0, **long)
+                self.assertEqual(self.answer(server, seed=5, **long), greedy)
+                self.assertNotEqual(self.answer(server, seed=5, temperature=1, **long), greedy)
+                for path in ("/v1/completions", "/v1/chat/completions"):
+                    self.assertEqual(self.answer(server, path, ignore_eos=True)[1], 7)
+                self.assertEqual(self.answer(server, max_tokens=9, ignore_eos=True)[1], 9)
+                body = json.loads(server.call("POST", "/v1/responses", {"input": "hi"})[2])
+                self.assertEqual(body["temperature"], 0)
+            with self.serve(folder, {"temperature": 0.0, "max_new_tokens": 7}, "--generation-config", "none") as server:
+                self.assertIn("no defaults of the model", server.stderr())
+                self.assertNotEqual(self.answer(server, seed=5, **long), greedy)
+                self.assertEqual(self.answer(server, ignore_eos=True)[1], 16)
+            for config in ({"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}):
+                with self.subTest(config=config), self.serve(folder, config) as server:
+                    self.assertEqual(self.answer(server, seed=5, **long), greedy)
+            with self.serve(folder, {"temperature": 0, "repetition_penalty": 50.0, "top_k": -1}) as server:
+                self.assertNotEqual(self.answer(server, **long), greedy)
+                self.assertEqual(self.answer(server, repetition_penalty=1, **long), greedy)
+
+    def test_the_default_length_yields_to_the_context(self):
+        with tempfile.TemporaryDirectory() as folder, self.serve(folder, {"max_new_tokens": 5000}) as server:
+            ids = [5] * 2040
+            self.assertEqual(self.answer(server, prompt=ids, ignore_eos=True)[1], 8)
+            status, _, text = server.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 5000})
+            self.assertEqual(status, 400, text)
+
+    def test_values_that_cannot_be(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for config in ({"temperature": -1.0}, {"top_p": 2.0}, {"top_k": -7}, {"max_new_tokens": 0}, {"repetition_penalty": 0.0}):
+                with self.subTest(config=config):
+                    done = subprocess.run([TRINE, "serve", str(self.model(folder, config)), "--port", "0"], capture_output=True, text=True,
+                                          timeout=60, env=clean_environment(HOME="/nonexistent"), check=False)
+                    self.assertEqual(done.returncode, 3, done.stderr)
+                    self.assertRegex(done.stderr, "generation_config.json: .*--generation-config none")
+                    self.serve(folder, config, "--generation-config", "none").stop()
+
+
 class Pings(Shared):
     args = ("--ping-interval", "0.05", "--max-sequences", "1")
 

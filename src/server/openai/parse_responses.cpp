@@ -188,6 +188,7 @@ ApiResult<ResponsesRequest> parse_responses(std::string_view body_text, const Li
       1, max_tokens, limits));
   TRINE_TRY(read_common(body, limits, out));
   out.generation.max_tokens = max_tokens;
+  out.max_tokens_by_default = find(body, "max_output_tokens") == nullptr && max_tokens.has_value();
   if (max_tokens && out.generation.sampling.min_tokens > *max_tokens) {
     return tl::unexpected(bad_field("min_tokens", "is above max_output_tokens"));
   }

@@ -38,6 +38,8 @@ struct CommonRequest {
   std::string model;  // empty: the server's only or first one
   GenerationRequest generation;
   std::optional<Constraint> constraint = {};
+  // generation.max_tokens is Limits::default_max_tokens: the host lowers it to the room there is.
+  bool max_tokens_by_default = false;
   bool stream = false;
   bool include_usage = false;     // a last chunk with the usage
   bool continuous_usage = false;  // usage in every chunk

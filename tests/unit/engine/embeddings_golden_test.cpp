@@ -27,7 +27,8 @@ TEST(EmbeddingsGolden, EqualNumpys) {
     ASSERT_TRUE(model.has_value()) << model.error().message;
     auto engine =
         Engine::create(*model, nullptr, {.num_threads = 2, .kv_dtype = DType::kF32}).value();
-    for (const auto& [key, pooling] : {std::pair{"mean", Pooling::kMean}, {"last", Pooling::kLast}}) {
+    for (const auto& [key, pooling] :
+         {std::pair{"mean", Pooling::kMean}, {"last", Pooling::kLast}}) {
       const auto wanted = golden->at(key).get<std::vector<double>>();
       std::vector<float> got;
       GenerationRequest request{.prompt = golden->at("ids").get<std::vector<std::int32_t>>(),
