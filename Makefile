@@ -3,6 +3,7 @@
 #   make demo       fetch SmolLM2-135M (98 MB) and answer a question with it
 #   make test       what CI runs: lint, release everything, asan unit+property, tsan threaded, fuzz replay + 10 s each
 #   make test-all   every test in every preset, and the tidy build
+#   make test-clients   the server with clients that users have: lm-eval and langchain-openai (fetches ~800 MB from PyPI, once)
 #   make bench      micro benchmarks, and the packed kernels beside the limits of the machine
 #   make bench-peers    Trine and llama.cpp side by side (builds llama.cpp once; hours, ARGS=--quick: minutes; docs/benchmarks.md)
 #   make lint       format, layers, symbols, file sizes
@@ -15,7 +16,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := all
-.PHONY: all setup demo test test-all bench bench-peers lint format golden golden-llama fuzz-long clean
+.PHONY: all setup demo test test-all test-clients bench bench-peers lint format golden golden-llama fuzz-long clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
@@ -36,6 +37,12 @@ test: setup
 
 test-all: setup
 	@tools/test.sh all
+
+test-clients: setup
+	@tools/build.sh release trine
+	@tests/http/venv.sh build/venv-clients tests/clients/requirements.txt
+	@for test in lm_eval langchain; do \
+	  echo "== tests/clients/$${test}_test.py"; build/venv-clients/bin/python -B -W ignore tests/clients/$${test}_test.py build/release/trine; done
 
 bench: setup
 	@tools/build.sh release all
@@ -59,7 +66,7 @@ format: setup
 	touch $@
 
 golden: setup .venv/golden/.done
-	@for script in dequant tokenizers chat_templates sampling grammar families docs_models; do \
+	@for script in dequant tokenizers chat_templates sampling grammar families docs_models embeddings; do \
 	  echo "== tools/golden/$$script.py"; $(GOLDEN_PYTHON) tools/golden/$$script.py; done
 
 golden-llama: all .venv/golden/.done

@@ -143,6 +143,10 @@ Status Chat::answer(std::uint64_t seed_offset) {
   if (request.sampling.seed.has_value()) {
     *request.sampling.seed += seed_offset;
   }
+  // A grammar's budget is exhausted by the text it asks for, and no room helps.
+  const bool full =
+      request.grammar == nullptr || std::ssize(request.prompt) + request.max_tokens.value_or(1) >
+                                        std::int64_t{session_.context_tokens()};
   const bool streams = !context_.json();
   auto done =
       session_.generate(std::move(request), [&](std::int32_t /*answer*/, std::string_view text) {
@@ -152,8 +156,9 @@ Status Chat::answer(std::uint64_t seed_offset) {
         }
       });
   if (!done.has_value()) {
-    return fail(done.error().code, "{}{}", done.error().message,
-                done.error().code == ErrorCode::kExhausted ? "; /clear or /undo makes room" : "");
+    return fail(
+        done.error().code, "{}{}", done.error().message,
+        full && done.error().code == ErrorCode::kExhausted ? "; /clear or /undo makes room" : "");
   }
   const Answer& answer = done->answers[0];
   state_.add_assistant(answer.text);

@@ -132,6 +132,7 @@ Result<server::ServingOptions> serving_options(const CommandContext& context) {
   out.models.keep_alive_s = settings.number("keep-alive");
   out.models.memory_budget_bytes = settings.maybe_integer("memory-budget").value_or(0);
   out.models.drain_timeout_s = settings.number("drain-timeout");
+  out.models.generation_config = settings.text("generation-config") == "auto";
   TRINE_TRY_ASSIGN(hub::Store store, open_store(settings));
   // Names of the store only: an admin's request must not open any path of the machine.
   out.models.resolve = [store = std::move(store)](std::string_view name) -> Result<std::string> {
@@ -141,6 +142,7 @@ Result<server::ServingOptions> serving_options(const CommandContext& context) {
   out.text_threads = static_cast<int>(settings.integer("text-threads"));
   out.progress_timeout_s = settings.number("progress-timeout");
   out.web_page = settings.flag("web-page");
+  out.pooling = settings.text("pooling") == "mean" ? Pooling::kMean : Pooling::kLast;
   out.version = TRINE_VERSION;
   return out;
 }
@@ -158,6 +160,7 @@ Json model_json(const server::ModelStatus& status, const options::Settings& sett
   Json out = {{"id", status.spec.id},
               {"path", status.spec.path},
               {"weight_bytes", status.weight_bytes},
+              {"sampling_defaults", status.defaults},
               {"kv_cache_bytes", status.kv_bytes},
               {"kv_pages", status.engine.kv_pages},
               {"context_tokens", status.context_tokens},
@@ -205,6 +208,8 @@ void print_banner(const CommandContext& context, const server::Serving& serving)
                     bytes(model, "packed_bytes"), bytes(model, "mapped_bytes"), settings.text("kv"),
                     hub::format_bytes(static_cast<std::uint64_t>(status.kv_bytes)),
                     bytes(model, "activation_bytes")));
+    context.note(fmt::format(
+        "sampling     {}", status.defaults.empty() ? "no defaults of the model" : status.defaults));
     context.note(
         fmt::format("concurrency  {:.1f} requests of the whole context of {} tokens, at "
                     "most {} at once",
@@ -313,6 +318,8 @@ std::vector<std::string_view> serve_options() {
                                   "text-threads",
                                   "drain-timeout",
                                   "progress-timeout",
+                                  "generation-config",
+                                  "pooling",
                                   "keep-alive",
                                   "memory-budget"});
 }

@@ -19,6 +19,9 @@ std::size_t Engine::Impl::index_of(RequestId id) const {
 
 std::int32_t Engine::Impl::cached_tokens(sched::JobId job) const {
   Request& request = *requests[index_of(job)];
+  if (request.needs_whole_prompt()) {
+    return 0;
+  }
   return index->peek(request.root(), request.lead().history.tokens());
 }
 
@@ -121,7 +124,9 @@ Status Engine::Impl::reserve(KvSequence& kv, std::int32_t upto) {
 Status Engine::Impl::run_forward() {
   adopt_cached();
   spans.clear();
+  bool any_shown = false;
   for (const StepPlan::Item& item : plan.items) {
+    const Request& request = *requests[item.request_idx];
     Answer& answer = requests[item.request_idx]->answers[static_cast<std::size_t>(item.answer)];
     TRINE_TRY(reserve(answer.kv, item.first + item.count));
     spans.push_back(
@@ -129,10 +134,13 @@ Status Engine::Impl::run_forward() {
          .tokens = answer.history.tokens().subspan(static_cast<std::size_t>(item.first),
                                                    static_cast<std::size_t>(item.count)),
          .parents = {},
-         .logits = item.wants_logits ? Span::Logits::kLast : Span::Logits::kNone});
+         .logits =
+             item.wants_logits && !request.pools() ? Span::Logits::kLast : Span::Logits::kNone,
+         .shown = shown(request)});
+    any_shown = any_shown || spans.back().shown != Span::Shown::kNone;
   }
   TRINE_CHECK(context.has_value());
-  return model->forward(*context, spans, *workspace, logits);
+  return model->forward(*context, spans, *workspace, logits, any_shown ? this : nullptr);
 }
 
 void Engine::Impl::draw_one(const Request& request, std::size_t request_idx,
@@ -147,6 +155,10 @@ void Engine::Impl::draw_one(const Request& request, std::size_t request_idx,
   draw.error.reset();
   const Answer& answer = request.answers[static_cast<std::size_t>(answer_idx)];
   TRINE_CHECK(request.pipeline.has_value());
+  if (request.prompt_error || request.pools()) {
+    draw.error = request.prompt_error;
+    return;
+  }
   const Result<sampling::AllowedTokens> possible = allowed_tokens(request, answer);
   if (!possible.has_value()) {
     draw.error = possible.error();
@@ -172,11 +184,15 @@ void Engine::Impl::draw_tokens() {
     if (!item.wants_logits) {
       continue;
     }
+    const Request& request = *requests[item.request_idx];
+    if (request.pools()) {
+      draw_one(request, item.request_idx, item.answer, {});
+      continue;
+    }
     TRINE_CHECK((row + 1) * width <= logits.size());
     const std::span<const float> values =
         std::span<const float>(logits).subspan(row * width, width);
     ++row;
-    const Request& request = *requests[item.request_idx];
     const Answer& answer = request.answers[static_cast<std::size_t>(item.answer)];
     if (answer.history.num_output() > 0) {
       draw_one(request, item.request_idx, item.answer, values);
@@ -316,11 +332,14 @@ void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
   if (finish && matched.empty()) {
     answer.stops.finish(text);
   }
+  const bool tells_prompt =
+      request.params.prompt_logprobs.has_value() && request.stats.generated_tokens == 1;
   TokenEvent event{.request = request.id,
                    .answer = draw.answer,
                    .token = draw.token,
                    .text = text,
                    .logprobs = request.params.sampling.logprobs ? &draw.logprobs : nullptr,
+                   .prompt_logprobs = tells_prompt ? &request.prompt_logprobs : nullptr,
                    .finish = {},
                    .matched_stop = matched};
   if (finish) {
@@ -333,6 +352,10 @@ void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
 void Engine::Impl::commit_draw(const StepPlan::Draw& draw, bool first_of_request) {
   Request& request = *requests[draw.request_idx];
   RequestStats& stats = request.stats;
+  if (request.pools() && !draw.error) {
+    commit_pooled(request);
+    return;
+  }
   if (stats.generated_tokens == 0) {
     request.first_token_ms = plan.finished_ms;
     stats.ttft_ms = plan.finished_ms - request.submitted_ms;
@@ -368,6 +391,9 @@ void Engine::Impl::commit_items() {
     Request& request = *requests[item.request_idx];
     Answer& answer = request.answers[static_cast<std::size_t>(item.answer)];
     answer.kv.commit(item.count);
+    if (request.pools()) {
+      request.pooled = request.pooled_next;
+    }
     if (index && item.first / kPageTokens != (item.first + item.count) / kPageTokens) {
       index->publish(request.root(),
                      answer.history.tokens().first(static_cast<std::size_t>(answer.kv.length())),

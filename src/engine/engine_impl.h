@@ -46,11 +46,24 @@ struct Request {
   std::vector<Answer> answers;
   std::int32_t num_unfinished = 0;
   RequestStats stats;
+  // What the prompt's rows gave; run() writes, and repeats itself when it is repeated.
+  std::vector<sampling::Logprobs> prompt_logprobs;
+  std::optional<Error> prompt_error;
+  std::vector<double> pooled_next;  // sum, or the last row, after the step in work
+  std::vector<double> pooled;       // the same, committed
   double submitted_ms = 0.0;
   double started_ms = 0.0;
   double first_token_ms = 0.0;
 
   PrefixRoot root() const { return {.tenant = params.tenant, .salt = params.cache_salt}; }
+
+  bool pools() const { return params.pooling != Pooling::kNone; }
+
+  // Every row of the prompt is looked at, so none may come from the prefix cache.
+  bool needs_whole_prompt() const {
+    return stats.generated_tokens == 0 &&
+           (params.prompt_logprobs.has_value() || params.pooling == Pooling::kMean);
+  }
 
   // The answer that reads the prompt for all.
   Answer& lead() {
@@ -67,7 +80,7 @@ struct Request {
   }
 };
 
-struct Engine::Impl : sched::PrefixOracle {
+struct Engine::Impl : sched::PrefixOracle, LayerObserver {
   std::shared_ptr<const Model> model;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   EngineOptions options;
@@ -105,6 +118,18 @@ struct Engine::Impl : sched::PrefixOracle {
   Status reserve(KvSequence& kv, std::int32_t upto);
   void commit_admissions();
   void commit_items();
+
+  // prompt_rows.cpp
+  Span::Shown shown(const Request& request) const;
+
+  void on_layer(std::int32_t /*layer*/, std::span<const Span> /*spans*/, const float* /*hidden*/,
+                std::int64_t /*num_rows*/) override {}
+
+  void on_rows(std::size_t span_idx, std::int64_t first, std::int64_t count,
+               std::span<const float> hidden, std::span<const float> logits) override;
+  void score_prompt(Request& request, std::int64_t position, std::span<const float> row);
+  void pool_row(Request& request, std::int64_t position, std::span<const float> row);
+  void commit_pooled(Request& request);
 
   Status run_forward();
   void draw_tokens();

@@ -20,6 +20,12 @@ namespace trine {
 
 using RequestId = std::uint64_t;
 
+enum class Pooling : std::uint8_t {
+  kNone,
+  kMean,  // of all tokens; computed whole, without the prefix cache
+  kLast,
+};
+
 struct GenerationRequest {
   std::vector<std::int32_t> prompt = {};  // at least one token
   sampling::SamplingParams sampling = {};
@@ -43,6 +49,12 @@ struct GenerationRequest {
   // they apply. An answer that no token can continue, or whose grammar breaks a work budget, ends
   // with an error.
   std::shared_ptr<const grammar::CompiledGrammar> grammar = nullptr;
+  // Log-probabilities of the prompt's tokens, with so many alternatives. They come with the first
+  // event. Such a prompt is computed whole: the prefix cache has no logits.
+  std::optional<std::int32_t> prompt_logprobs = std::nullopt;
+  // Not kNone: nothing is drawn. The only answer ends (kStop) with the prompt's vector, the rows
+  // behind the last norm pooled so.
+  Pooling pooling = Pooling::kNone;
   // Leave control tokens out of the text.
   bool skip_special = true;
   // Whose request it is: tenants are served evenly and share no pages of the prefix cache.
@@ -94,10 +106,14 @@ struct TokenEvent {
   std::string_view
       text;  // what can be shown now; lags behind the tokens where a stop string may begin
   const sampling::Logprobs* logprobs = nullptr;  // when asked for, with a token
-  std::optional<FinishReason> finish = {};       // set on the last event of an answer
-  std::string_view matched_stop = {};            // the stop string, for kStop by text
-  const Error* error = nullptr;                  // for kError
-  const RequestStats* stats = nullptr;           // on the last event of the request
+  // When asked for, on the first event: entry i belongs to token i of the prompt; nothing comes
+  // before the first, so its entry says nothing.
+  const std::vector<sampling::Logprobs>* prompt_logprobs = nullptr;
+  const std::vector<float>* embedding = nullptr;  // with pooling; E values, not normalised
+  std::optional<FinishReason> finish = {};        // set on the last event of an answer
+  std::string_view matched_stop = {};             // the stop string, for kStop by text
+  const Error* error = nullptr;                   // for kError
+  const RequestStats* stats = nullptr;            // on the last event of the request
 };
 
 // Runs on the engine thread inside commit(); may call submit() and cancel().

@@ -265,6 +265,23 @@ Status Engine::Impl::check_request(const GenerationRequest& params) const {
                   bound, tokenizer->vocab_size());
     }
   }
+  if (params.prompt_logprobs) {
+    // What an answer holds of them at once.
+    constexpr std::int64_t kMostEntries = 4 << 20;
+    const std::int64_t entries = prompt_tokens * (std::int64_t{*params.prompt_logprobs} + 1);
+    if (*params.prompt_logprobs < 0 || entries > kMostEntries) {
+      return fail(ErrorCode::kExhausted,
+                  "prompt_logprobs: {} alternatives for each of {} prompt tokens make {} entries, "
+                  "at most {}; ask for fewer or shorten the prompt",
+                  *params.prompt_logprobs, prompt_tokens, entries, kMostEntries);
+    }
+  }
+  if (params.pooling != Pooling::kNone &&
+      (params.n != 1 || params.prompt_logprobs || params.grammar != nullptr)) {
+    return fail(ErrorCode::kInvalidArgument,
+                "pooling: nothing is drawn, so n must be 1, and there is no grammar and no "
+                "prompt_logprobs");
+  }
   if (!params.stop.empty() && tokenizer == nullptr) {
     return fail(ErrorCode::kInvalidArgument,
                 "stop: this model has no tokenizer, so it has no text to stop at");
@@ -285,7 +302,12 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
       sampling::LogitsPipeline pipeline,
       sampling::LogitsPipeline::create(params.sampling, vocab_size, request->stop_ids));
   const auto prompt_tokens = static_cast<std::int32_t>(params.prompt.size());
-  request->max_tokens = params.max_tokens.value_or(options.context_tokens - prompt_tokens);
+  request->max_tokens = params.pooling != Pooling::kNone
+                            ? 1
+                            : params.max_tokens.value_or(options.context_tokens - prompt_tokens);
+  if (params.prompt_logprobs) {
+    request->prompt_logprobs.resize(params.prompt.size());
+  }
   const std::int64_t pages =
       sched::Scheduler::longest_course(prompt_tokens, request->max_tokens, params.n);
   if (pages > pool->num_pages()) {

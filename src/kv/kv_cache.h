@@ -77,6 +77,10 @@ class PagePool {
   void set_poison(bool poison);
   // Errors: exhausted when no page is free, with pages and bytes wanted and available.
   Result<PageRef> allocate();
+  // Whether the prefix cache holds one of the page's references; the mark goes with the last one.
+  void set_cached(const PageRef& page, bool cached);
+  // Pages that nobody but the prefix cache holds. Counted, not looked for: asked at every step.
+  std::int32_t num_idle_cached() const;
   // Free list, counts and generations agree; a violation is described. For tests and idle checks.
   Status check_integrity() const;
 

@@ -22,6 +22,8 @@ struct PagePool::Impl {
   std::size_t memory_bytes = 0;
   std::vector<std::int32_t> counts;        // references per page, 0 = free
   std::vector<std::uint32_t> generations;  // times the page was handed out
+  std::vector<std::uint8_t> cached;        // 1: one of the references is the prefix cache's
+  std::int32_t num_idle_cached = 0;        // cached pages with one reference
   std::vector<std::int32_t>
       free;  // a min-heap of indices under kLowestFirst, any order under kShuffled
   Placement placement = Placement::kLowestFirst;
@@ -60,6 +62,36 @@ struct PagePool::Impl {
     }
   }
 
+  void add_reference(std::int32_t index) {
+    const auto at = static_cast<std::size_t>(index);
+    ++counts[at];
+    if (cached[at] != 0 && counts[at] == 2) {
+      --num_idle_cached;
+    }
+  }
+
+  void drop_reference(std::int32_t index) {
+    const auto at = static_cast<std::size_t>(index);
+    --counts[at];
+    if (cached[at] != 0 && counts[at] == 1) {
+      ++num_idle_cached;
+    }
+    if (counts[at] == 0) {
+      set_cached(at, false);
+      give(index);
+    }
+  }
+
+  void set_cached(std::size_t at, bool now) {
+    if ((cached[at] != 0) == now) {
+      return;
+    }
+    cached[at] = now ? 1 : 0;
+    if (counts[at] <= 1) {  // 0: its last reference has just gone
+      num_idle_cached += now ? 1 : -1;
+    }
+  }
+
   void check_alive(std::int32_t index, std::uint32_t generation) const {
     const auto at = static_cast<std::size_t>(index);
     TRINE_CHECK(counts[at] > 0 && generations[at] == generation);
@@ -73,7 +105,7 @@ PageRef::PageRef(const PageRef& other)
     : pool_(other.pool_), index_(other.index_), generation_(other.generation_) {
   if (pool_ != nullptr) {
     pool_->impl_->check_alive(index_, generation_);
-    ++pool_->impl_->counts[static_cast<std::size_t>(index_)];
+    pool_->impl_->add_reference(index_);
   }
 }
 
@@ -101,9 +133,7 @@ PageRef::~PageRef() {
   }
   PagePool::Impl& impl = *pool_->impl_;
   impl.check_alive(index_, generation_);
-  if (--impl.counts[static_cast<std::size_t>(index_)] == 0) {
-    impl.give(index_);
-  }
+  impl.drop_reference(index_);
 }
 
 std::byte* PageRef::data() const {
@@ -169,6 +199,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const KvGeometry& geometry,
   const auto count = static_cast<std::size_t>(num_pages);
   impl->counts.assign(count, 0);
   impl->generations.assign(count, 0);
+  impl->cached.assign(count, 0);
   impl->free.resize(count);
   for (std::int32_t i = 0; i < num_pages; ++i) {
     impl->free[static_cast<std::size_t>(i)] = i;  // ascending order is a min-heap
@@ -186,6 +217,16 @@ std::int32_t PagePool::num_pages() const {
 
 std::int32_t PagePool::num_free() const {
   return static_cast<std::int32_t>(impl_->free.size());
+}
+
+void PagePool::set_cached(const PageRef& page, bool cached) {
+  TRINE_CHECK(page.pool_ == this);
+  impl_->check_alive(page.index_, page.generation_);
+  impl_->set_cached(static_cast<std::size_t>(page.index_), cached);
+}
+
+std::int32_t PagePool::num_idle_cached() const {
+  return impl_->num_idle_cached;
 }
 
 void PagePool::set_placement(Placement placement, std::uint64_t seed) {
@@ -237,6 +278,17 @@ Status PagePool::check_integrity() const {
     if (impl_->counts[at] > 0 && impl_->generations[at] == 0) {
       return fail(ErrorCode::kInternal, "kv pool: page {} is in use but was never handed out", at);
     }
+  }
+  std::int32_t idle = 0;
+  for (std::size_t at = 0; at < is_free.size(); ++at) {
+    idle += impl_->cached[at] != 0 && impl_->counts[at] == 1 ? 1 : 0;
+    if (impl_->cached[at] != 0 && impl_->counts[at] == 0) {
+      return fail(ErrorCode::kInternal, "kv pool: free page {} is marked as cached", at);
+    }
+  }
+  if (idle != impl_->num_idle_cached) {
+    return fail(ErrorCode::kInternal, "kv pool: {} pages are held by the cache alone, counted {}",
+                idle, impl_->num_idle_cached);
   }
   if (impl_->placement == Placement::kLowestFirst &&
       !std::is_heap(impl_->free.begin(), impl_->free.end(), std::greater<>())) {

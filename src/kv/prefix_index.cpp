@@ -73,7 +73,7 @@ std::uint64_t siphash(const std::array<std::uint64_t, 2>& key,
   return state.finish(words.size());
 }
 
-PrefixIndex::PrefixIndex(PagePool& pool, const Options& options) : options_(options) {
+PrefixIndex::PrefixIndex(PagePool& pool, const Options& options) : pool_(pool), options_(options) {
   TRINE_CHECK(options.tenant_share > 0.0 && options.tenant_share <= 1.0);
   const auto count = static_cast<std::size_t>(pool.num_pages());
   share_pages_ = static_cast<std::int32_t>(options.tenant_share * pool.num_pages());
@@ -246,6 +246,7 @@ std::int32_t PrefixIndex::add_node(std::int32_t root, std::int32_t parent, std::
   node.hash = hash;
   std::copy(tokens.begin(), tokens.end(), node.tokens.begin());
   node.page = page;
+  pool_.set_cached(page, true);
   node.root = root;
   node.parent = parent;
   node.num_children = 0;
@@ -307,6 +308,7 @@ void PrefixIndex::remove(std::int32_t at) {
   --tenants_[static_cast<std::size_t>(owner.tenant)].num_pages;
   --num_nodes_;
   ++stats_.evicted;
+  pool_.set_cached(node.page, false);
   node.page = PageRef();
   node.root = kNone;
   node.parent = kNone;
@@ -335,21 +337,10 @@ std::int32_t PrefixIndex::evict(std::int32_t wanted) {
   return freed + evict_pass(wanted - freed, false);
 }
 
-// A node stays when its page is in use or a child stays; children are older than their parents.
+// Whoever holds a page holds its parents too (publish() and adopt() see to it), so a page that the
+// index alone holds has no child in use, and evict() gets it.
 std::int32_t PrefixIndex::num_evictable() const {
-  for (std::int32_t at = oldest_; at != kNone; at = nodes_[static_cast<std::size_t>(at)].newer) {
-    nodes_[static_cast<std::size_t>(at)].marked = false;
-  }
-  std::int32_t count = 0;
-  for (std::int32_t at = oldest_; at != kNone; at = nodes_[static_cast<std::size_t>(at)].newer) {
-    const Node& node = nodes_[static_cast<std::size_t>(at)];
-    if (!node.marked && node.page.use_count() == 1) {
-      ++count;
-    } else if (node.parent != kNone) {
-      nodes_[static_cast<std::size_t>(node.parent)].marked = true;
-    }
-  }
-  return count;
+  return pool_.num_idle_cached();
 }
 
 void PrefixIndex::clear() {
@@ -392,6 +383,8 @@ Status PrefixIndex::check_integrity() const {
   std::vector<std::int32_t> children(nodes_.size(), 0);
   std::vector<std::int32_t> root_pages(roots_.size(), 0);
   std::vector<std::int32_t> tenant_pages(tenants_.size(), 0);
+  std::vector<bool> stays(nodes_.size(), false);  // in use, or above one that is
+  std::int32_t evictable = 0;
   std::int32_t count = 0;
   for (std::int32_t at = oldest_; at != kNone; at = nodes_[static_cast<std::size_t>(at)].newer) {
     if (++count > num_nodes_) {
@@ -404,8 +397,12 @@ Status PrefixIndex::check_integrity() const {
       return fail(ErrorCode::kInternal, "prefix index: node {} has {} older children, counted {}",
                   at, children[static_cast<std::size_t>(at)], node.num_children);
     }
+    const bool in_use = stays[static_cast<std::size_t>(at)] || node.page.use_count() > 1;
+    evictable += in_use ? 0 : 1;
     if (node.parent != kNone) {
       ++children[static_cast<std::size_t>(node.parent)];
+      stays[static_cast<std::size_t>(node.parent)] =
+          stays[static_cast<std::size_t>(node.parent)] || in_use;
     }
     const auto root = static_cast<std::size_t>(node.root);
     ++root_pages[root];
@@ -414,6 +411,10 @@ Status PrefixIndex::check_integrity() const {
   if (count != num_nodes_) {
     return fail(ErrorCode::kInternal, "prefix index: {} nodes in the list, {} counted", count,
                 num_nodes_);
+  }
+  if (evictable != num_evictable()) {
+    return fail(ErrorCode::kInternal, "prefix index: {} pages can be evicted, counted {}",
+                evictable, num_evictable());
   }
   for (std::size_t i = 0; i < roots_.size(); ++i) {
     if (root_pages[i] != roots_[i].num_pages) {

@@ -71,7 +71,8 @@ class PrefixIndex {
                std::span<const PageRef> pages);
   // Gives up to `wanted` pages back to the pool; returns how many.
   std::int32_t evict(std::int32_t wanted);
-  // How many evict() could give back now.
+  // How many evict() could give back now. A count, right as long as whoever holds one of the pages
+  // holds those before it too, as sequences do.
   std::int32_t num_evictable() const;
   // Gives up everything; pages that sequences hold live on there.
   void clear();
@@ -113,7 +114,6 @@ class PrefixIndex {
     std::int32_t next_in_bucket = kNone;  // also links free nodes
     std::int32_t newer = kNone;
     std::int32_t older = kNone;
-    bool marked = false;  // scratch of num_evictable()
   };
 
   using Page = std::span<const std::int32_t>;
@@ -137,11 +137,12 @@ class PrefixIndex {
   std::int32_t evict_pass(std::int32_t wanted, bool only_over_share);
   Status check_node(std::int32_t at) const;
 
+  PagePool& pool_;
   Options options_;
   std::int32_t share_pages_ = 0;
   std::vector<Tenant> tenants_;  // few; names are found by walking them
   std::vector<Root> roots_;
-  mutable std::vector<Node> nodes_;  // one per page of the pool
+  std::vector<Node> nodes_;  // one per page of the pool
   std::vector<std::int32_t> buckets_;
   std::int32_t first_free_ = kNone;
   std::int32_t newest_ = kNone;

@@ -1,5 +1,6 @@
 #include "model/decoder.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -15,6 +16,9 @@ namespace {
 const float* or_null(const std::vector<float>& bias) {
   return bias.empty() ? nullptr : bias.data();
 }
+
+// Rows that the observer is shown at once: their logits are all that is held.
+constexpr std::int64_t kShownRows = 32;
 
 // Steps of one size allocate once; the contents are overwritten by every step.
 float* grown(std::vector<float>& buffer, std::int64_t count) {
@@ -35,6 +39,7 @@ struct Decoder::StepWorkspace : Model::Workspace {
   std::vector<float> hidden, normed, branch;  // [T, E]: residual stream, block input, block output
   std::vector<float> q, k, v, attn;           // [T, H*D], [T, G*D], [T, G*D], [T, H*D]
   std::vector<float> final_rows;              // [logit rows, E]
+  std::vector<float> shown_logits;            // [kShownRows, V]
   std::vector<std::vector<float>> cos, sin;   // per set of frequencies: [T, rotary_dim / 2]
   MlpBuffers mlp;
 
@@ -240,13 +245,50 @@ void Decoder::write_logits(ops::Context& ctx, StepWorkspace& ws, std::vector<flo
                 ws.hidden.data() + ws.logit_rows[static_cast<std::size_t>(i)] * embed,
                 static_cast<std::size_t>(embed) * sizeof(float));
   }
+  final_norm(ctx, rows, count);
+  project(ctx, rows, count, logits.data());
+}
+
+void Decoder::final_norm(ops::Context& ctx, float* rows, std::int64_t count) const {
+  const std::int64_t embed = config_.embed_dim;
   ops::rms_norm(ctx, rows, weights_.final_norm.data(), config_.norm_weight_offset, config_.norm_eps,
                 embed, count, embed, rows);
-  ops::linear(ctx, weights_.output, nullptr, rows, embed, count, logits.data(), config_.vocab_size);
+}
+
+void Decoder::project(ops::Context& ctx, const float* rows, std::int64_t count,
+                      float* logits) const {
+  ops::linear(ctx, weights_.output, nullptr, rows, config_.embed_dim, count, logits,
+              config_.vocab_size);
   if (config_.final_softcap > 0.0F) {
     const float cap = config_.final_softcap;
-    for (float& value : logits) {
-      value = cap * static_cast<float>(std::tanh(static_cast<double>(value / cap)));
+    for (std::int64_t i = 0; i < count * config_.vocab_size; ++i) {
+      logits[i] = cap * static_cast<float>(std::tanh(static_cast<double>(logits[i] / cap)));
+    }
+  }
+}
+
+void Decoder::show_rows(ops::Context& ctx, std::span<const Span> spans, StepWorkspace& ws,
+                        LayerObserver& observer) const {
+  const std::int64_t embed = config_.embed_dim;
+  for (std::size_t s = 0; s < spans.size(); ++s) {
+    if (spans[s].shown == Span::Shown::kNone) {
+      continue;
+    }
+    const bool with_logits = spans[s].shown == Span::Shown::kLogits;
+    const auto size = static_cast<std::int64_t>(spans[s].tokens.size());
+    for (std::int64_t first = 0; first < size; first += kShownRows) {
+      const std::int64_t count = std::min(kShownRows, size - first);
+      float* rows = grown(ws.final_rows, count * embed);
+      std::memcpy(rows, ws.hidden.data() + (ws.spans[s].first_row + first) * embed,
+                  static_cast<std::size_t>(count * embed) * sizeof(float));
+      final_norm(ctx, rows, count);
+      const std::int64_t width = with_logits ? config_.vocab_size : 0;
+      float* logits = grown(ws.shown_logits, count * width);
+      if (with_logits) {
+        project(ctx, rows, count, logits);
+      }
+      observer.on_rows(s, first, count, {rows, static_cast<std::size_t>(count * embed)},
+                       {logits, static_cast<std::size_t>(count * width)});
     }
   }
 }
@@ -274,6 +316,9 @@ Status Decoder::forward(ops::Context& ctx, std::span<const Span> spans, Workspac
     if (observer != nullptr) {
       observer->on_layer(layer, spans, ws->hidden.data(), rows);
     }
+  }
+  if (observer != nullptr) {
+    show_rows(ctx, spans, *ws, *observer);
   }
   write_logits(ctx, *ws, logits);
   return {};

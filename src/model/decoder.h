@@ -37,6 +37,12 @@ class Decoder : public Model {
                        StepWorkspace& ws) const;
   void mlp_block(ops::Context& ctx, std::int32_t layer_idx, StepWorkspace& ws) const;
   void write_logits(ops::Context& ctx, StepWorkspace& ws, std::vector<float>& logits) const;
+  // The last norm, in place, of rows of the residual stream.
+  void final_norm(ops::Context& ctx, float* rows, std::int64_t count) const;
+  // Logits of normed rows.
+  void project(ops::Context& ctx, const float* rows, std::int64_t count, float* logits) const;
+  void show_rows(ops::Context& ctx, std::span<const Span> spans, StepWorkspace& ws,
+                 LayerObserver& observer) const;
 
   ModelConfig config_;
   DecoderWeights weights_;

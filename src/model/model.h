@@ -26,6 +26,9 @@ struct Span {
   std::span<const std::int32_t> parents;  // empty for a chain, else n entries (see AttentionSpan)
   // Rows whose logits are wanted: kNone, kLast or kAll of this span.
   enum class Logits : std::uint8_t { kNone, kLast, kAll } logits = Logits::kLast;
+  // Whether every row of this span is shown to the observer: what the last norm makes of it, and
+  // with kLogits its logits too.
+  enum class Shown : std::uint8_t { kNone, kHidden, kLogits } shown = Shown::kNone;
 };
 
 // Called on the engine thread when the keys and values of `layer` are written for all spans of the
@@ -36,6 +39,13 @@ class LayerObserver {
   virtual ~LayerObserver() = default;
   virtual void on_layer(std::int32_t layer, std::span<const Span> spans, const float* hidden,
                         std::int64_t num_rows) = 0;
+
+  // Rows [first, first + count) of a span that asks to be shown, after the last layer; spans and
+  // rows come in order, a few rows at a time, so that nothing holds the logits of a whole prompt.
+  // `hidden` is [count, E] behind the last norm, `logits` [count, V] or empty. Valid during the
+  // call.
+  virtual void on_rows(std::size_t /*span_idx*/, std::int64_t /*first*/, std::int64_t /*count*/,
+                       std::span<const float> /*hidden*/, std::span<const float> /*logits*/) {}
 };
 
 class Model {

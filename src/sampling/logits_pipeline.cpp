@@ -329,7 +329,7 @@ Result<std::int32_t> LogitsPipeline::best_token(std::span<const float> logits,
   const std::size_t position = history.tokens().size();
   if (best < 0) {
     return fail(
-        ErrorCode::kInternal,
+        ErrorCode::kUnsupported,
         "position {}: no token is possible, every logit is -infinity after bias, bad_words, "
         "min_tokens and grammar",
         position);

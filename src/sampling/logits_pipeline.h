@@ -66,8 +66,8 @@ class LogitsPipeline {
   Result<std::span<const float>> adjust(std::span<const float> raw, const TokenHistory& history,
                                         Scratch& scratch, AllowedTokens allowed = {}) const;
 
-  // The token with the largest adjusted logit. Errors: internal, naming the position, when no token
-  // is left (all -infinity).
+  // The token with the largest adjusted logit. Errors, naming the position: unsupported when the
+  // request leaves no token (all -infinity); internal when penalties made it infinite.
   Result<std::int32_t> best_token(std::span<const float> logits, const TokenHistory& history) const;
 
   // Whether anything narrows the law: temperature 0, top-k, top-p, min-p or typical.

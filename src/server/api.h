@@ -11,6 +11,7 @@
 
 #include "server/http/routes.h"
 #include "server/http/server.h"
+#include "server/job.h"
 #include "server/metrics.h"
 #include "server/model_host.h"
 #include "server/openai/limits.h"
@@ -21,7 +22,8 @@ namespace trine::server {
 struct ApiOptions {
   std::size_t max_body_bytes = std::size_t{8} << 20;
   double progress_timeout_s = 60.0;
-  std::string version;  // "0.1.0", for system_fingerprint
+  Pooling pooling = Pooling::kLast;  // of embeddings, where the request does not say
+  std::string version;               // "0.1.0", for system_fingerprint
   bool web_page = true;
 };
 
@@ -71,6 +73,9 @@ class Api {
                    MakeBody make_body);
   template <typename Parsed>
   void generate(http::Request request, const http::Responder& responder, Parse<Parsed> parse);
+  void embed(http::Request request, const http::Responder& responder);
+  // Hands a job with its requests to the model's engine.
+  void start(const std::shared_ptr<Job>& job, const Lease& model, const http::Responder& responder);
 
   ModelHost& models_;
   WorkerPool& text_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <ctime>
 #include <deque>
 #include <filesystem>
@@ -52,6 +53,47 @@ openai::ApiError unavailable(std::string message, std::string code) {
 
 Clock::duration seconds(double value) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
+}
+
+// Errors: corrupt_data for a value that no request could ask for.
+Result<RequestDefaults> request_defaults(const GenerationDefaults& given, std::int32_t vocab_size) {
+  RequestDefaults out;
+  const auto take = [&out](std::string_view name, const auto& value, auto& to) {
+    if (value.has_value()) {
+      to = static_cast<std::remove_cvref_t<decltype(to)>>(*value);
+      out.text +=
+          fmt::format("{}{} {:g}", out.text.empty() ? "" : ", ", name, static_cast<double>(*value));
+    }
+  };
+  sampling::SamplingParams& params = out.sampling;
+  std::int64_t top_k = params.top_k;
+  std::int64_t max_tokens = 1;
+  take("temperature", given.temperature, params.temperature);
+  take("top_k", given.top_k, top_k);
+  take("top_p", given.top_p, params.top_p);
+  take("min_p", given.min_p, params.min_p);
+  take("repetition_penalty", given.repetition_penalty, params.repetition_penalty);
+  take("max_new_tokens", given.max_tokens, max_tokens);
+  Status valid;
+  if (top_k < -1 || top_k > INT32_MAX || max_tokens < 1 || max_tokens > INT32_MAX) {
+    valid = fail(ErrorCode::kCorruptData,
+                 "top_k {} and max_new_tokens {} must be in [-1, {}] and [1, {}]", top_k,
+                 max_tokens, INT32_MAX, INT32_MAX);
+  } else {
+    params.top_k = std::max(static_cast<std::int32_t>(top_k), 0);  // -1: off
+    valid = sampling::validate(params, vocab_size);
+  }
+  if (!valid.has_value()) {
+    return fail(ErrorCode::kCorruptData, "{}: {}; --generation-config none leaves it out",
+                given.source, valid.error().message);
+  }
+  if (given.max_tokens.has_value()) {
+    out.max_tokens = static_cast<std::int32_t>(max_tokens);
+  }
+  if (!out.text.empty()) {
+    out.text += fmt::format(" ({})", given.source);
+  }
+  return out;
 }
 
 }  // namespace
@@ -149,6 +191,10 @@ Result<std::shared_ptr<ServedModel>> ModelHost::Impl::open(const ModelSpec& spec
   TRINE_TRY_ASSIGN(out->bundle, ModelBundle::load(spec.path, options.load));
   const ModelText& text = *out->bundle.text;
   TRINE_TRY_ASSIGN(out->tokenizer, text.tokenizer());
+  if (options.generation_config) {
+    TRINE_TRY_ASSIGN(out->defaults,
+                     request_defaults(text.generation(), out->bundle.model->config().vocab_size));
+  }
   EngineOptions engine_options = options.engine;
   engine_options.eos_ids = end_ids(text, out->bundle.model->config());
   engine_options.weight_bytes_per_step = out->bundle.weight_bytes_per_step;
@@ -440,6 +486,7 @@ std::vector<ModelStatus> ModelHost::status() const {
     if (entry->model != nullptr) {
       status.weight_bytes = entry->model->weight_bytes;
       status.kv_bytes = entry->model->kv_bytes;
+      status.defaults = entry->model->defaults.text;
       status.loaded_unix_s = entry->model->loaded_unix_s;
       status.context_tokens = entry->model->engine->context_tokens();
       status.engine = entry->model->engine->metrics();

@@ -30,12 +30,20 @@ struct ModelSpec {
   std::string path;  // a .gguf file or a directory
 };
 
+// What requests get that leave a field out: what the model's authors ship, or nothing.
+struct RequestDefaults {
+  sampling::SamplingParams sampling = {};
+  std::optional<std::int32_t> max_tokens = std::nullopt;  // yields to a context with less room
+  std::string text = {};  // "temperature 0.6, top_k 20 (generation_config.json)"; empty: none
+};
+
 // A model that answers. Immutable but for the engine behind its thread.
 struct ServedModel {
   ModelSpec spec;
   ModelBundle bundle;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::unique_ptr<grammar::GrammarCache> grammars;
+  RequestDefaults defaults;
   openai::ToolFamily tool_family = openai::ToolFamily::kGeneric;
   std::int64_t loaded_unix_s = 0;
   std::int64_t weight_bytes = 0;
@@ -52,6 +60,7 @@ struct ModelHostOptions {
   double keep_alive_s = 0.0;             // 0: forever
   std::int64_t memory_budget_bytes = 0;  // of all models; 0: no limit
   double drain_timeout_s = 30.0;         // of an unload
+  bool generation_config = true;         // the model's own sampling defaults apply
   // From a name that an admin gives to a path; not_found when there is no such model.
   std::function<Result<std::string>(std::string_view name)> resolve;
 };
@@ -68,6 +77,7 @@ struct ModelStatus {
   std::int64_t kv_bytes = 0;
   std::int64_t loaded_unix_s = 0;
   std::int32_t context_tokens = 0;
+  std::string defaults;  // RequestDefaults::text
   std::int32_t num_leases = 0;
   bool queue_full = false;
   EngineMetrics engine;

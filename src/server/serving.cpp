@@ -63,6 +63,7 @@ Result<std::unique_ptr<Serving>> Serving::start(ServingOptions options) {
   impl->api = std::make_unique<Api>(*impl->models, *impl->text, impl->metrics,
                                     ApiOptions{.max_body_bytes = options.http.parser.max_body_bytes,
                                                .progress_timeout_s = options.progress_timeout_s,
+                                               .pooling = options.pooling,
                                                .version = options.version,
                                                .web_page = options.web_page});
   TRINE_TRY_ASSIGN(impl->http, http::Server::create(std::move(options.http),

@@ -24,6 +24,7 @@ struct ServingOptions {
   int text_threads = 2;
   int max_text_queue = 512;
   double progress_timeout_s = 60.0;
+  Pooling pooling = Pooling::kLast;
   bool web_page = true;
   std::string version;
 };

@@ -87,6 +87,16 @@ class Structure(Case):
         for line in lines:
             self.assertIn(line, ("left", "right"))
 
+    def test_chat_says_what_helps(self):
+        # Readings that grow without end break a budget, and a shorter conversation would not help.
+        path = self.path("g.gbnf", 'root ::= "a" root "b" | "a" root "c" | "' + "a" * 60 + '"\n')
+        done = self.trine("chat", MODEL, "--seed", "1", "--grammar", path, stdin="One?\n")
+        self.assertEqual(done.code, 4, done.error)
+        self.assertRegex(done.error, "error: grammar: .*more than 4096 parallel readings")
+        self.assertNotIn("/clear", done.error)
+        for more in ((), ("--grammar", path)):
+            self.bad(4, "/clear or /undo makes room", "chat", MODEL, "--ctx", "64", *more, stdin="One and two and three. " * 20 + "\n")
+
     def test_what_cannot_be_used_is_said(self):
         run = lambda code, pattern, *args: self.bad(code, pattern, "run", MODEL, "-p", "x", *args)
         run(2, "--regex and --json-object both say what the answer must match; give one", "--regex", "a", "--json-object")

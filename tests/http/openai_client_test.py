@@ -7,15 +7,23 @@ Usage: openai_client_test.py TRINE_BINARY [unittest arguments]. Needs openai (re
 import os
 import pathlib
 import sys
+import typing
 import unittest
 
 import openai
+import pydantic
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from serving import LARGE, Server  # noqa: E402
 
 TRINE = ""
 ASK = [{"role": "user", "content": "Hello"}]
+
+
+class Pet(pydantic.BaseModel):
+    kind: typing.Literal["cat", "dog"]
+    legs: typing.Annotated[int, pydantic.Field(ge=1, le=9)]
+    friends: typing.Annotated[list[typing.Literal["ant", "bee"]], pydantic.Field(max_length=2)]
 
 
 class Client(unittest.TestCase):
@@ -94,6 +102,58 @@ class Client(unittest.TestCase):
         for token in tokens:
             self.assertEqual(token.top_logprobs[0].token, token.token)  # greedy
             self.assertEqual(bytes(token.bytes).decode(), token.token)
+
+    def test_embeddings(self):
+        texts = ["The engine", "A page of the manual"]
+        got = self.client.embeddings.create(model=self.model, input=texts)  # base64 underneath
+        plain = self.client.embeddings.create(model=self.model, input=texts, encoding_format="float")
+        self.assertEqual([d.index for d in got.data], [0, 1])
+        for packed, text in zip(got.data, plain.data):
+            self.assertEqual(list(packed.embedding), list(text.embedding))
+            self.assertAlmostEqual(sum(x * x for x in text.embedding), 1.0, places=5)
+        self.assertEqual(got.usage.total_tokens, got.usage.prompt_tokens)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.embeddings.create(model=self.model, input="a", dimensions=3)
+        self.assertEqual(caught.exception.param, "dimensions")
+
+    def test_structured_output(self):
+        ask = {"model": self.model, "messages": ASK, "max_tokens": 200, "temperature": 0}
+        parsed = self.client.chat.completions.parse(response_format=Pet, n=2, **ask)
+        for choice in parsed.choices:
+            self.assertIsInstance(choice.message.parsed, Pet)
+            self.assertEqual(choice.finish_reason, "stop")
+        schema = {"name": "pet", "schema": Pet.model_json_schema()}
+        plain = self.client.chat.completions.create(
+            response_format={"type": "json_schema", "json_schema": schema}, **ask
+        )
+        self.assertEqual(
+            Pet.model_validate_json(plain.choices[0].message.content), parsed.choices[0].message.parsed
+        )
+        with self.client.chat.completions.stream(response_format=Pet, **ask) as stream:
+            self.assertEqual(
+                stream.get_final_completion().choices[0].message.parsed, parsed.choices[0].message.parsed
+            )
+        response = self.client.responses.parse(
+            model=self.model, input="Hello", text_format=Pet, max_output_tokens=200, temperature=0
+        )
+        self.assertIsInstance(response.output_parsed, Pet)
+
+    def test_forced_tool_calls(self):
+        tools = [openai.pydantic_function_tool(Pet, name="adopt")]
+        ask = {"model": self.model, "messages": ASK, "tools": tools, "max_tokens": 200}
+        named = {"type": "function", "function": {"name": "adopt"}}
+        for choice in ("required", named):
+            for seed in range(3):
+                got = self.client.chat.completions.parse(tool_choice=choice, seed=seed, **ask)
+                call = got.choices[0].message.tool_calls[0]
+                self.assertEqual(call.function.name, "adopt")
+                self.assertIsInstance(call.function.parsed_arguments, Pet)
+                self.assertEqual(got.choices[0].finish_reason, "tool_calls")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.chat.completions.create(
+                model=self.model, messages=ASK, extra_body={"guided_regex": "(?=x)"}
+            )
+        self.assertEqual(caught.exception.param, "guided_regex")
 
     def test_errors_are_the_clients_own(self):
         create = self.client.chat.completions.create

@@ -52,12 +52,16 @@ void run(const ApiResult<Request>& request, std::string_view whole, std::string_
   context.tool_family = ToolFamily::kHermes;
   context.system_fingerprint = "trine-test";
   auto answer = make_answer(*request, std::move(context));
-  answer->set_prompt(0, {0, 1}, PromptLogprobs(2));
+  answer->set_prompt(0, {0, 1});
   std::vector<SseEvent> out;
   answer->begin(out);
   for (std::int32_t i = 0; i < request->generation.n; ++i) {
-    for (AnswerEvent each : events) {
+    for (const AnswerEvent& each_in : events) {
+      AnswerEvent each = each_in;
       each.answer = i;
+      if (i == 0 && &each_in == events.data()) {
+        each.prompt_logprobs.resize(2);
+      }
       answer->add(each, out);
     }
   }

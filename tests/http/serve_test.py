@@ -224,6 +224,39 @@ class Streams(Shared):
         self.assertNotEqual(held["choices"][0]["text"], free["choices"][0]["text"])
         self.assertNotRegex(held["choices"][0]["text"], rf"\b{word}\b")
 
+    def test_echo_with_logprobs_scores_the_prompt(self):
+        prompt = "The engine of a car is in the front, and the engine of a boat is not."
+        ids = json.loads(self.server.call("POST", "/tokenize", {"prompt": prompt})[2])["tokens"]
+        # As evaluations send it: the last token is drawn and dropped.
+        ask = {"max_tokens": 1, "logprobs": 1, "echo": True, "seed": 1234}
+        _, _, whole = self.server.complete(prompt=ids, **ask)
+        logprobs = whole["choices"][0]["logprobs"]
+        values, tops = logprobs["token_logprobs"], logprobs["top_logprobs"]
+        self.assertEqual(len(values), len(ids) + 1)
+        self.assertEqual((values[0], tops[0]), (None, None))
+        for token, value, top in list(zip(logprobs["tokens"], values, tops))[1:]:
+            self.assertEqual(top[token], value)
+            self.assertLessEqual(value, max(top.values()))
+        # Every value is what the model says of that token as its answer to the tokens before.
+        for at in (1, len(ids) // 2, len(ids) - 1):
+            _, _, one = self.server.complete(prompt=ids[:at], max_tokens=1, logprobs=1)
+            best = one["choices"][0]["logprobs"]["token_logprobs"][0]
+            self.assertEqual(max(tops[at].values()), best)
+        # Again, now that the prefix cache has it; as a text; without a drawn token; streamed.
+        self.assertEqual(self.server.complete(prompt=ids, **ask)[2]["choices"], whole["choices"])
+        self.assertEqual(self.server.complete(prompt=prompt, **ask)[2]["choices"][0]["logprobs"], logprobs)
+        _, _, none = self.server.complete(prompt=ids, **{**ask, "max_tokens": 0})
+        self.assertEqual(none["choices"][0]["logprobs"]["token_logprobs"], values[:-1])
+        self.assertEqual(none["usage"]["completion_tokens"], 0)
+        stream = self.server.stream(prompt=ids, **ask)
+        pieces = [json.loads(event)["choices"][0] for event in stream.events() if event != "[DONE]"]
+        self.assertEqual(sum((p["logprobs"]["token_logprobs"] for p in pieces), []), values)
+        self.assertEqual("".join(p["text"] for p in pieces), whole["choices"][0]["text"])
+        # Several prompts, several answers: each has its own.
+        _, _, many = self.server.complete(prompt=[ids, ids[:9]], n=2, **ask)
+        for choice, size in zip(many["choices"], (len(ids), len(ids), 9, 9)):
+            self.assertEqual(choice["logprobs"]["token_logprobs"][:size], values[:size])
+
     def test_unknown_model(self):
         status, _, body = self.server.complete(model="nobody")
         self.assertEqual((status, body["error"]["code"]), (404, "model_not_found"))
@@ -263,6 +296,151 @@ class Streams(Shared):
         after = [self.server.metric(name) for name in names]
         usage = body["usage"]
         self.assertEqual([b - a for a, b in zip(before, after)], [usage["prompt_tokens"], 7, 1, 6])
+
+
+class Embeddings(Shared):
+    def embed(self, **body):
+        status, _, text = self.server.call("POST", "/v1/embeddings", body)
+        return status, json.loads(text)
+
+    def vectors(self, **body):
+        status, got = self.embed(**body)
+        self.assertEqual(status, 200, got)
+        return [one["embedding"] for one in got["data"]]
+
+    def test_every_form_of_input(self):
+        texts = ["The engine of a car", "A page"]
+        ids = [json.loads(self.server.call("POST", "/tokenize", {"prompt": text})[2])["tokens"] for text in texts]
+        both = self.vectors(input=texts)
+        self.assertEqual(self.vectors(input=texts[0]), both[:1])
+        self.assertEqual(self.vectors(input=ids[1]), both[1:])
+        self.assertEqual(self.vectors(input=ids), both)
+        self.assertEqual(self.vectors(input=texts), both)  # and again, from the cache
+        self.assertNotEqual(both[0], both[1])
+        status, got = self.embed(input=texts)
+        self.assertEqual(got["usage"], {"prompt_tokens": sum(map(len, ids)), "total_tokens": sum(map(len, ids))})
+
+    def test_pooling_and_length(self):
+        text = "The engine of a car"
+        last, mean = self.vectors(input=text, pooling="last")[0], self.vectors(input=text, pooling="mean")[0]
+        self.assertEqual(self.vectors(input=text)[0], last)
+        self.assertNotEqual(last, mean)
+        raw = self.vectors(input=text, pooling="mean", normalize=False)[0]
+        norm = sum(x * x for x in raw) ** 0.5
+        self.assertGreater(abs(norm - 1), 0.01)
+        for x, y in zip(raw, mean):
+            self.assertAlmostEqual(x / norm, y, places=6)
+        self.assertEqual(self.vectors(input=text, dimensions=len(last)), [last])
+
+    def test_the_same_alone_and_in_a_crowd(self):
+        texts = [f"Number {i} is a number and has a page of its own" for i in range(12)]
+        streams = [self.server.stream(prompt=f"Text {i}", max_tokens=60) for i in range(4)]
+        for pooling in ("mean", "last"):
+            crowd = self.vectors(input=texts, pooling=pooling)
+            for i in (0, 7, 11):
+                self.assertEqual(self.vectors(input=texts[i], pooling=pooling), [crowd[i]])
+        for stream in streams:
+            self.assertEqual(list(stream.events())[-1], "[DONE]")
+            stream.close()
+
+    def test_refusals(self):
+        for body, param in (
+            ({}, "input"),
+            ({"input": []}, "input"),
+            ({"input": ""}, "input"),
+            ({"input": ["a", ""]}, "input[1]"),
+            ({"input": [[1], []]}, "input[1]"),
+            ({"input": "a", "dimensions": 7}, "dimensions"),
+            ({"input": "a", "pooling": "cls"}, "pooling"),
+            ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
+            ({"input": "a", "stream": True}, "stream"),
+            ({"input": [[99999999]]}, None),
+            ({"input": "word " * 9000}, None),
+        ):
+            with self.subTest(body=str(body)[:60]):
+                status, got = self.embed(**body)
+                self.assertEqual((status, got["error"]["param"]), (400, param), got)
+
+    def test_metrics_count(self):
+        before = self.server.metric("trine_prompt_tokens_total")
+        usage = self.embed(input=["One two three", "Four"])[1]["usage"]
+        self.assertEqual(self.server.metric("trine_prompt_tokens_total") - before, usage["prompt_tokens"])
+        self.assertEqual(self.server.metric("trine_requests_running"), 0)
+
+
+class MeanPooling(Shared):
+    args = ("--pooling", "mean")
+    model = SMALL
+
+    def test_the_servers_pooling(self):
+        vectors = {}
+        for pooling in (None, "mean", "last"):
+            body = {"input": "The engine of a car", "pooling": pooling}
+            vectors[pooling] = json.loads(self.server.call("POST", "/v1/embeddings", body)[2])["data"][0]["embedding"]
+        self.assertEqual(vectors[None], vectors["mean"])
+        self.assertNotEqual(vectors[None], vectors["last"])
+
+
+class GenerationConfig(unittest.TestCase):
+    def model(self, folder, config):
+        """docs-1m with another generation_config.json."""
+        model = pathlib.Path(folder) / "model"
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(SMALL, model)
+        (model / "generation_config.json").write_text(json.dumps({"eos_token_id": [0, 2], **config}))
+        return model
+
+    def serve(self, folder, config, *args):
+        return Server(TRINE, *args, model=self.model(folder, config))
+
+    def answer(self, server, path="/v1/completions", **fields):
+        body = {"prompt": "The engine"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "hi"}]}
+        status, _, text = server.call("POST", path, {**body, **fields})
+        self.assertEqual(status, 200, text)
+        choice = json.loads(text)["choices"][0]
+        return choice.get("text") or choice["message"]["content"], json.loads(text)["usage"]["completion_tokens"]
+
+    def test_defaults_apply_where_a_request_says_nothing(self):
+        long = {"max_tokens": 40, "ignore_eos": True}
+        with tempfile.TemporaryDirectory() as folder:
+            with self.serve(folder, {"temperature": 0.0, "max_new_tokens": 7}) as server:
+                self.assertIn("temperature 0, max_new_tokens 7 (generation_config.json)", server.stderr())
+                self.assertEqual(server.started["models"][0]["sampling_defaults"], "temperature 0, max_new_tokens 7 (generation_config.json)")
+                greedy = self.answer(server, temperature=0, **long)
+                self.assertEqual(self.answer(server, seed=5, **long), greedy)
+                self.assertNotEqual(self.answer(server, seed=5, temperature=1, **long), greedy)
+                for path in ("/v1/completions", "/v1/chat/completions"):
+                    self.assertEqual(self.answer(server, path, ignore_eos=True)[1], 7)
+                self.assertEqual(self.answer(server, max_tokens=9, ignore_eos=True)[1], 9)
+                body = json.loads(server.call("POST", "/v1/responses", {"input": "hi"})[2])
+                self.assertEqual(body["temperature"], 0)
+            with self.serve(folder, {"temperature": 0.0, "max_new_tokens": 7}, "--generation-config", "none") as server:
+                self.assertIn("no defaults of the model", server.stderr())
+                self.assertNotEqual(self.answer(server, seed=5, **long), greedy)
+                self.assertEqual(self.answer(server, ignore_eos=True)[1], 16)
+            for config in ({"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}):
+                with self.subTest(config=config), self.serve(folder, config) as server:
+                    self.assertEqual(self.answer(server, seed=5, **long), greedy)
+            with self.serve(folder, {"temperature": 0, "repetition_penalty": 50.0, "top_k": -1}) as server:
+                self.assertNotEqual(self.answer(server, **long), greedy)
+                self.assertEqual(self.answer(server, repetition_penalty=1, **long), greedy)
+
+    def test_the_default_length_yields_to_the_context(self):
+        with tempfile.TemporaryDirectory() as folder, self.serve(folder, {"max_new_tokens": 5000}) as server:
+            ids = [5] * 2040
+            self.assertEqual(self.answer(server, prompt=ids, ignore_eos=True)[1], 8)
+            status, _, text = server.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 5000})
+            self.assertEqual(status, 400, text)
+
+    def test_values_that_cannot_be(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for config in ({"temperature": -1.0}, {"top_p": 2.0}, {"top_k": -7}, {"max_new_tokens": 0}, {"repetition_penalty": 0.0}):
+                with self.subTest(config=config):
+                    done = subprocess.run([TRINE, "serve", str(self.model(folder, config)), "--port", "0"], capture_output=True, text=True,
+                                          timeout=60, env=clean_environment(HOME="/nonexistent"), check=False)
+                    self.assertEqual(done.returncode, 3, done.stderr)
+                    self.assertRegex(done.stderr, "generation_config.json: .*--generation-config none")
+                    self.serve(folder, config, "--generation-config", "none").stop()
 
 
 class Pings(Shared):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# venv.sh DIRECTORY: a Python environment with requirements.txt, made anew when that file changed.
+# venv.sh DIRECTORY [REQUIREMENTS]: a Python environment with these packages, made anew when that file changed.
 set -euo pipefail
-requirements=$(dirname "$0")/requirements.txt
+requirements=${2:-$(dirname "$0")/requirements.txt}
 cmp -s "$requirements" "$1/requirements.txt" && exit 0
 rm -rf "$1"
 python3 -m venv "$1"

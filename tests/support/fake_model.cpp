@@ -45,8 +45,26 @@ std::unique_ptr<Model::Workspace> FakeModel::make_workspace() const {
   return workspace;
 }
 
+void FakeModel::append_row(std::span<const std::int32_t> history, std::vector<float>& out) const {
+  std::uint64_t hash = 0;
+  for (const std::int32_t seen : history) {
+    hash = (hash ^ static_cast<std::uint64_t>(seen)) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  const std::size_t row = out.size();
+  for (std::int32_t v = 0; v < config_.vocab_size; ++v) {
+    const auto block = philox(hash, 0, RngPurpose::kTest, static_cast<std::uint32_t>(v));
+    out.push_back(static_cast<float>(4.0 * uniform_open(block, 0)));
+  }
+  if (options_.script) {
+    if (const auto token_wanted = options_.script(history)) {
+      out[row + static_cast<std::size_t>(*token_wanted)] = 40.0f;
+    }
+  }
+}
+
 Status FakeModel::forward(ops::Context&, std::span<const Span> spans, Workspace& workspace,
-                          std::vector<float>& logits, LayerObserver*) const {
+                          std::vector<float>& logits, LayerObserver* observer) const {
   auto& history = static_cast<FakeWorkspace&>(workspace).history;
   logits.clear();
   ++num_steps;
@@ -68,25 +86,17 @@ Status FakeModel::forward(ops::Context&, std::span<const Span> spans, Workspace&
       const auto token = static_cast<std::uint16_t>(span.tokens[static_cast<std::size_t>(i)]);
       std::memcpy(slot(*span.sequence, first + i), &token, sizeof(token));
       history.push_back(token);
-      const bool wanted = span.logits == Span::Logits::kAll ||
-                          (span.logits == Span::Logits::kLast && i == count - 1);
-      if (!wanted) {
-        continue;
-      }
-      std::uint64_t hash = 0;
-      for (const std::int32_t seen : history) {
-        hash = (hash ^ static_cast<std::uint64_t>(seen)) * 0x9E3779B97F4A7C15u;
-        hash ^= hash >> 29;
-      }
-      const std::size_t row = logits.size();
-      for (std::int32_t v = 0; v < config_.vocab_size; ++v) {
-        const auto block = philox(hash, 0, RngPurpose::kTest, static_cast<std::uint32_t>(v));
-        logits.push_back(static_cast<float>(4.0 * uniform_open(block, 0)));
-      }
-      if (options_.script) {
-        if (const auto token_wanted = options_.script(history)) {
-          logits[row + static_cast<std::size_t>(*token_wanted)] = 40.0f;
+      if (span.shown != Span::Shown::kNone && observer != nullptr) {
+        std::vector<float> shown;
+        if (span.shown == Span::Shown::kLogits) {
+          append_row(history, shown);
         }
+        const float hidden[] = {static_cast<float>(token), static_cast<float>(history.size())};
+        observer->on_rows(static_cast<std::size_t>(&span - spans.data()), i, 1, hidden, shown);
+      }
+      if (span.logits == Span::Logits::kAll ||
+          (span.logits == Span::Logits::kLast && i == count - 1)) {
+        append_row(history, logits);
       }
     }
   }

@@ -1,9 +1,9 @@
 // A model without weights for tests of the engine: logits are a cheap hash of the tokens that a row
 // may see.
 //
-// Tokens travel through the real pages: forward() stores each new token where keys of its position
-// belong and reads the history back from there, so a wrong page, length, fork or rollback changes
-// the logits.
+// The observer is shown (token, tokens so far) as hidden values. Tokens travel through the real
+// pages: forward() stores each new token where keys of its position belong and reads the history
+// back from there, so a wrong page, length, fork or rollback changes the logits.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,8 @@ class FakeModel : public Model {
   mutable std::int64_t num_steps = 0;
 
  private:
+  void append_row(std::span<const std::int32_t> history, std::vector<float>& out) const;
+
   Options options_;
   ModelConfig config_;
 };

@@ -34,20 +34,16 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-std::vector<float> shortened(const EmbeddingsRequest& request, const std::vector<float>& vector) {
-  std::vector<float> out = vector;
-  if (request.dimensions && static_cast<std::size_t>(*request.dimensions) < out.size()) {
-    out.resize(static_cast<std::size_t>(*request.dimensions));
+std::vector<float> of_length_one(const std::vector<float>& vector) {
+  double sum = 0.0;
+  for (const float value : vector) {
+    sum += double{value} * double{value};
   }
-  if (request.normalize) {
-    double sum = 0.0;
-    for (const float value : out) {
-      sum += double{value} * double{value};
-    }
-    const double scale = sum > 0.0 ? 1.0 / std::sqrt(sum) : 1.0;
-    for (float& value : out) {
-      value = static_cast<float>(value * scale);
-    }
+  const double scale = sum > 0.0 ? 1.0 / std::sqrt(sum) : 1.0;
+  std::vector<float> out;
+  out.reserve(vector.size());
+  for (const float value : vector) {
+    out.push_back(static_cast<float>(value * scale));
   }
   return out;
 }
@@ -81,6 +77,12 @@ AnswerEvent own(const TokenEvent& event, std::int32_t prompt) {
   if (event.logprobs != nullptr) {
     out.logprobs = *event.logprobs;
   }
+  if (event.prompt_logprobs != nullptr) {
+    out.prompt_logprobs = *event.prompt_logprobs;
+  }
+  if (event.embedding != nullptr) {
+    out.embedding = *event.embedding;
+  }
   if (event.error != nullptr) {
     out.error = *event.error;
   }
@@ -104,7 +106,7 @@ std::string embeddings_body(const EmbeddingsRequest& request, std::string_view m
                             std::int64_t prompt_tokens) {
   Json data = Json::array();
   for (const std::vector<float>& vector : vectors) {
-    const std::vector<float> values = shortened(request, vector);
+    const std::vector<float> values = request.normalize ? of_length_one(vector) : vector;
     Json one;
     one["object"] = "embedding";
     one["index"] = data.size();

@@ -28,6 +28,10 @@ struct AnswerEvent {
   std::int32_t token = -1;
   std::string text;
   std::optional<sampling::Logprobs> logprobs = {};
+  // Of the prompt's tokens, on its first event when asked for: entry i belongs to token i; nothing
+  // comes before the first, so its entry is not used.
+  std::vector<sampling::Logprobs> prompt_logprobs = {};
+  std::vector<float> embedding = {};
   std::optional<FinishReason> finish = {};
   std::string matched_stop;
   std::optional<Error> error = {};
@@ -35,10 +39,6 @@ struct AnswerEvent {
 };
 
 AnswerEvent own(const TokenEvent& event, std::int32_t prompt = 0);
-
-// Log-probabilities of a prompt's tokens. Entry i belongs to token i; nothing comes before the
-// first, so its entry is not used.
-using PromptLogprobs = std::vector<sampling::Logprobs>;
 
 struct SseEvent {
   std::string name;  // empty: none
@@ -57,17 +57,14 @@ struct AnswerContext {
   std::shared_ptr<const text::Tokenizer> tokenizer = {};  // for logprobs and echo; else may be null
   std::string system_fingerprint;                         // empty: null
   ToolFamily tool_family = ToolFamily::kGeneric;
-  bool tool_begun = false;    // the prompt ended in ToolForcing::prefix
   std::uint64_t id_seed = 0;  // ids of tool calls and items are made from it
 };
 
 class Answer {
  public:
   virtual ~Answer() = default;
-  // The tokens of prompt i, before its first event; for usage and echo. `logprobs` when the request
-  // asked for them.
-  virtual void set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens,
-                          PromptLogprobs logprobs = {}) = 0;
+  // The tokens of prompt i, before its first event; for usage and echo.
+  virtual void set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens) = 0;
   // Before the first event, once: what a stream begins with.
   virtual void begin(std::vector<SseEvent>& out) = 0;
   // One event. After the last one of all answers, the closing events.
@@ -84,6 +81,7 @@ class Answer {
 std::unique_ptr<Answer> make_answer(const CompletionRequest& request, AnswerContext context);
 std::unique_ptr<Answer> make_answer(const ChatRequest& request, AnswerContext context);
 std::unique_ptr<Answer> make_answer(const ResponsesRequest& request, AnswerContext context);
+std::unique_ptr<Answer> make_answer(const EmbeddingsRequest& request, AnswerContext context);
 
 // Bodies without events.
 std::string embeddings_body(const EmbeddingsRequest& request, std::string_view model,

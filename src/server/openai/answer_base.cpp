@@ -52,14 +52,14 @@ std::size_t take_character(std::string_view text) {
   return length;
 }
 
+}  // namespace
+
 ApiError ended_early(const AnswerEvent& event) {
   if (event.error) {
     return api_error(*event.error);
   }
   return api_error(Error{ErrorCode::kCancelled, "the request was cancelled"});
 }
-
-}  // namespace
 
 std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -182,11 +182,8 @@ AnswerBase::AnswerBase(const CommonRequest& request, AnswerContext context,
       per_prompt_(request.generation.n),
       open_(num_prompts * request.generation.n) {}
 
-void AnswerBase::set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens,
-                            PromptLogprobs logprobs) {
-  PromptPart& part = prompts_[static_cast<std::size_t>(prompt)];
-  part.tokens = std::move(tokens);
-  part.logprobs = std::move(logprobs);
+void AnswerBase::set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens) {
+  prompts_[static_cast<std::size_t>(prompt)].tokens = std::move(tokens);
 }
 
 void AnswerBase::add(const AnswerEvent& event, std::vector<SseEvent>& out) {

@@ -23,6 +23,8 @@ std::string dump(const Json& value);
 // A number for JSON: what is not finite becomes -9999, as OpenAI writes it.
 double shown_logprob(double value);
 bool is_utf8(std::string_view text);
+// Of an event that ends an answer with an error or because it was cancelled.
+ApiError ended_early(const AnswerEvent& event);
 
 // How tokens are written in logprobs.
 class TokenTexts {
@@ -71,8 +73,7 @@ class AnswerBase : public Answer {
  public:
   AnswerBase(const CommonRequest& request, AnswerContext context, std::int32_t num_prompts);
 
-  void set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens,
-                  PromptLogprobs logprobs) override;
+  void set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens) override;
   void add(const AnswerEvent& event, std::vector<SseEvent>& out) final;
   void fail(const ApiError& error, std::vector<SseEvent>& out) override;
 
@@ -89,7 +90,6 @@ class AnswerBase : public Answer {
 
   struct PromptPart {
     std::vector<std::int32_t> tokens;
-    PromptLogprobs logprobs;
     std::int32_t cached = 0;
   };
 

@@ -24,7 +24,7 @@ class ChatAnswer final : public AnswerBase {
       Choice& made = choices_.emplace_back();
       made.content = continued_;
       if (choice != ToolChoice::kNone) {
-        made.parser.emplace(context_.tool_family, forced || context_.tool_begun);
+        made.parser.emplace(context_.tool_family, forced);
       }
     }
   }

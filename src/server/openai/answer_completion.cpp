@@ -28,31 +28,22 @@ class CompletionAnswer final : public AnswerBase {
     }
   }
 
-  void set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens,
-                  PromptLogprobs logprobs) override {
+  void set_prompt(std::int32_t prompt, std::vector<std::int32_t> tokens) override {
     auto& text = echo_texts_[static_cast<std::size_t>(prompt)];
     if (echo_ && !text && context_.tokenizer != nullptr) {
       // Ids outside the vocabulary end the request elsewhere.
       text = context_.tokenizer->decode(tokens, request_.generation.skip_special)
                  .value_or(std::string());
     }
-    AnswerBase::set_prompt(prompt, std::move(tokens), std::move(logprobs));
-    if (echo_ && wants_logprobs_) {
-      const std::int32_t first = prompt * per_prompt_;
-      for (std::int32_t i = first; i < first + per_prompt_; ++i) {
-        add_prompt_logprobs(prompts_[static_cast<std::size_t>(prompt)],
-                            choices_[static_cast<std::size_t>(i)]);
-      }
-    }
+    AnswerBase::set_prompt(prompt, std::move(tokens));
   }
 
   void begin(std::vector<SseEvent>& out) override {
-    if (!echo_) {
+    if (!echo_ || wants_logprobs_) {  // else it waits for the prompt's log-probabilities
       return;
     }
     for (std::int32_t i = 0; i < num_choices(); ++i) {
-      Choice& choice = choices_[static_cast<std::size_t>(i)];
-      emit(i, choice, echo_text(i), nullptr, out);
+      emit(i, choices_[static_cast<std::size_t>(i)], echo_text(i), std::nullopt, out);
     }
   }
 
@@ -91,10 +82,18 @@ class CompletionAnswer final : public AnswerBase {
     std::string matched;
   };
 
-  void add_prompt_logprobs(const PromptPart& part, Choice& choice) const {
-    for (std::size_t i = 0; i < part.tokens.size(); ++i) {
-      const bool known = i > 0 && i < part.logprobs.size();
-      choice.logprobs.add(texts_, part.tokens[i], known ? &part.logprobs[i] : nullptr);
+  void tell_prompt(const AnswerEvent& event, std::vector<SseEvent>& out) {
+    const PromptPart& part = prompts_[static_cast<std::size_t>(event.prompt)];
+    const std::int32_t first = event.prompt * per_prompt_;
+    for (std::int32_t at = first; at < first + per_prompt_; ++at) {
+      Choice& choice = choices_[static_cast<std::size_t>(at)];
+      for (std::size_t i = 0; i < part.tokens.size(); ++i) {
+        const bool known = i > 0 && i < event.prompt_logprobs.size();
+        choice.logprobs.add(texts_, part.tokens[i], known ? &event.prompt_logprobs[i] : nullptr);
+      }
+      if (request_.stream) {
+        emit(at, choice, echo_text(at), std::nullopt, out);
+      }
     }
   }
 
@@ -133,13 +132,11 @@ class CompletionAnswer final : public AnswerBase {
     out.push_back({.name = "", .data = dump(chunk(kPrefix, kObject, Json::array({one})))});
   }
 
-  void emit(std::int32_t index, Choice& choice, std::string text, std::nullptr_t,
-            std::vector<SseEvent>& out) {
-    emit(index, choice, std::move(text), std::optional<FinishReason>(), out);
-  }
-
   void take(std::int32_t index, const AnswerEvent& event, std::vector<SseEvent>& out) override {
     Choice& choice = choices_[static_cast<std::size_t>(index)];
+    if (echo_ && wants_logprobs_ && !event.prompt_logprobs.empty()) {
+      tell_prompt(event, out);
+    }
     choice.finish = event.finish;
     if (prompt_only_) {
       generated_ = 0;

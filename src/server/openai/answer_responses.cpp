@@ -15,7 +15,7 @@ class ResponsesAnswer final : public AnswerBase {
     const ToolChoice choice = request.tools.choice;
     const bool forced = choice == ToolChoice::kRequired || choice == ToolChoice::kNamed;
     if (choice != ToolChoice::kNone) {
-      parser_.emplace(context_.tool_family, forced || context_.tool_begun);
+      parser_.emplace(context_.tool_family, forced);
     }
   }
 

@@ -24,7 +24,7 @@ struct Limits {
   std::int32_t max_stop = 16;
   std::int32_t max_stop_bytes = 1024;  // each
 
-  // What a request gets that leaves a field out: the model's own defaults or the operator's.
+  // What a request gets that leaves a field out: the model's own defaults.
   sampling::SamplingParams default_sampling = {};
   std::optional<std::int32_t> default_max_tokens = std::nullopt;
 };

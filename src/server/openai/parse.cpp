@@ -107,7 +107,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body_text, const 
     out.logprobs = true;
     out.generation.sampling.logprobs = get_int(body, "logprobs", 0);
     if (out.echo) {
-      out.prompt_logprobs = out.generation.sampling.logprobs;
+      out.generation.prompt_logprobs = out.generation.sampling.logprobs;
     }
   }
   out.prompt_only = max_tokens == 0;
@@ -115,6 +115,8 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body_text, const 
     return tl::unexpected(bad_field("max_tokens", "is 0, must be at least 1 without echo"));
   }
   out.generation.max_tokens = out.prompt_only ? 1 : max_tokens;
+  out.max_tokens_by_default =
+      find(body, "max_tokens") == nullptr && limits.default_max_tokens.has_value();
   TRINE_TRY(check_min_tokens(out, "max_tokens"));
   TRINE_TRY(read_best_of(body, out));
   return out;
@@ -130,6 +132,8 @@ ApiResult<ChatRequest> parse_chat(std::string_view body_text, const Limits& limi
                        out.generation.n, max_tokens, limits));
   TRINE_TRY(read_common(body, limits, out));
   out.generation.max_tokens = max_tokens;
+  out.max_tokens_by_default =
+      find(body, "max_completion_tokens") == nullptr && max_tokens.has_value();
   TRINE_TRY(check_min_tokens(out, "max_completion_tokens"));
   out.logprobs = get_bool(body, "logprobs", false);
   if (find(body, "top_logprobs") != nullptr && !out.logprobs &&

@@ -184,6 +184,7 @@ ApiStatus read_limits(const Json& body, const Limits& limits, ResponsesRequest& 
       1, max_tokens, limits));
   TRINE_TRY(read_common(body, limits, out));
   out.generation.max_tokens = max_tokens;
+  out.max_tokens_by_default = find(body, "max_output_tokens") == nullptr && max_tokens.has_value();
   if (max_tokens && out.generation.sampling.min_tokens > *max_tokens) {
     return tl::unexpected(bad_field("min_tokens", "is above max_output_tokens"));
   }

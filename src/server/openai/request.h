@@ -38,13 +38,13 @@ struct CommonRequest {
   std::string model;  // empty: the server's only or first one
   GenerationRequest generation;
   std::optional<Constraint> constraint = {};
+  // generation.max_tokens is Limits::default_max_tokens: the host lowers it to the room there is.
+  bool max_tokens_by_default = false;
   bool stream = false;
   bool include_usage = false;     // a last chunk with the usage
   bool continuous_usage = false;  // usage in every chunk
   bool tokens_as_ids = false;     // "token_id:17" in logprobs
   bool return_token_ids = false;
-  // Not zero: of every prompt token too, with so many alternatives (needs the engine to give them).
-  std::optional<std::int32_t> prompt_logprobs = {};
   std::optional<SpeculativeRequest> speculative = {};
   // Texts that may not appear; the host turns them into ids (add_bad_words()).
   std::vector<std::string> bad_words = {};
@@ -105,7 +105,7 @@ struct EmbeddingsRequest {
   std::string model;
   std::vector<Prompt> inputs;
   bool base64 = false;
-  std::optional<std::int32_t> dimensions = {};  // the first so many, normalised again
+  std::optional<std::int32_t> dimensions = {};  // the host refuses any but the model's width
   Pooling pooling = Pooling::kDefault;
   bool normalize = true;
   bool add_special_tokens = true;

@@ -328,8 +328,10 @@ std::vector<Rows> small_endpoint_rows() {
       {kE, required(honoured("input", kString | kArray,
                              "a text, a list of texts, token ids, or a list of lists of ids"))},
       {kE, choice("encoding_format", "float|base64", "float", "base64: little-endian float32")},
-      {kE, ranged("dimensions", kInt, 1, 1048576, "all", "the first so many, of length 1 again")},
-      {kE, choice("pooling", "mean|last", "the model's", "of the last layer's vectors")},
+      {kE, ranged("dimensions", kInt, 1, 1048576, "the model's width",
+                  "the model's width; vectors that were not trained for it are not cut")},
+      {kE,
+       choice("pooling", "mean|last", "--pooling", "of the tokens' vectors behind the last norm")},
       {kE, with_default(honoured("normalize", kBool, "vectors of length 1"), "true")},
       {kE, with_default(honoured("add_special_tokens", kBool,
                                  "a text begins and ends as the "

@@ -87,12 +87,28 @@ TEST_F(PrefixIndexTest, PagesInUseStay) {
   EXPECT_EQ(index.num_evictable(), 1);
   EXPECT_EQ(index.evict(10), 1);
   EXPECT_EQ(index.peek({"a", ""}, tokens_of(2, 1)), 2 * kPageTokens);
-  held.erase(held.begin());  // the parent is free, its child is not
   EXPECT_EQ(index.num_evictable(), 0);
   EXPECT_EQ(index.evict(10), 0);
+  held.pop_back();  // as a sequence that is cut
+  EXPECT_EQ(index.num_evictable(), 1);
+  EXPECT_EQ(index.evict(10), 1);
   held.clear();
-  EXPECT_EQ(index.evict(10), 2);
+  EXPECT_EQ(index.num_evictable(), 1);
+  EXPECT_TRUE(index.check_integrity().has_value());
+  EXPECT_EQ(index.evict(10), 1);
   EXPECT_EQ(pool->num_free(), pool->num_pages());
+}
+
+// The count rests on it, so the check must see it.
+TEST_F(PrefixIndexTest, AChildHeldWithoutItsParentIsABreach) {
+  publish({"a", ""}, tokens_of(2, 1));
+  std::vector<PageRef> held;
+  ASSERT_EQ(index.find({"a", ""}, tokens_of(2, 1), held), 2 * kPageTokens);
+  EXPECT_TRUE(index.check_integrity().has_value());
+  held.erase(held.begin());
+  const Status status = index.check_integrity();
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().message, "prefix index: 0 pages can be evicted, counted 1");
 }
 
 TEST_F(PrefixIndexTest, AFloodOfOneTenantLeavesTheOthersTheirPages) {

@@ -229,6 +229,7 @@ TEST(LogitsPipeline, BadLogitsAreErrorsThatNameThePosition) {
   }
   const Status none = eval.pipeline.law(std::vector<float>(3, -kInf), eval.history, eval.scratch);
   ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(none.error().message, HasSubstr("position 2: no token is possible"));
   Eval all_bad({.bad_words = {{0}, {1}}}, 2);
   EXPECT_FALSE(all_bad.pipeline.law(std::vector<float>(2, 0.0f), all_bad.history, all_bad.scratch));

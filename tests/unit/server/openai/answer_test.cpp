@@ -248,13 +248,14 @@ TEST(Answers, ErrorsEndThem) {
 TEST(CompletionAnswer, EchoWithLogprobsAsEvaluationsReadIt) {
   const auto answer =
       completion(R"({"prompt": [[4, 0, 2, 3]], "max_tokens": 1, "echo": true, "logprobs": 1})");
-  PromptLogprobs prompt(4);
+  std::vector<sampling::Logprobs> prompt(4);
   prompt[1] = {-0.5, {{0, -0.5}}};
   prompt[2] = {-2.0, {{0, -0.125}}};
   prompt[3] = {-0.75, {{3, -0.75}}};
-  answer->set_prompt(0, {4, 0, 2, 3}, prompt);
-  const Json body =
-      whole(*answer, {with_logprobs(event(1, " b", FinishReason::kLength), -1.5, {{1, -1.5}})});
+  answer->set_prompt(0, {4, 0, 2, 3});
+  AnswerEvent first = with_logprobs(event(1, " b", FinishReason::kLength), -1.5, {{1, -1.5}});
+  first.prompt_logprobs = prompt;
+  const Json body = whole(*answer, {first});
   const Json& choice = body["choices"][0];
   EXPECT_EQ(choice["text"], "aé b");
   EXPECT_EQ(choice["finish_reason"], "length");
@@ -320,9 +321,11 @@ TEST(CompletionAnswer, Stream) {
   const auto answer = completion(
       R"({"prompt": "a", "echo": true, "stream": true, "logprobs": 0,
           "stream_options": {"continuous_usage_stats": true}})");
-  answer->set_prompt(0, {0}, PromptLogprobs(1));
-  const auto chunks = stream(*answer, {with_logprobs(event(2, ""), -1.0),
-                                       with_logprobs(event(3, "é", FinishReason::kLength), -2.0)});
+  answer->set_prompt(0, {0});
+  AnswerEvent first = with_logprobs(event(2, ""), -1.0);
+  first.prompt_logprobs.resize(1);
+  const auto chunks =
+      stream(*answer, {first, with_logprobs(event(3, "é", FinishReason::kLength), -2.0)});
   ASSERT_EQ(chunks.size(), 5u);
   EXPECT_EQ(chunks[0]["choices"][0]["text"], "a");
   EXPECT_EQ(chunks[0]["choices"][0]["logprobs"]["tokens"].dump(), R"(["a"])");
@@ -395,8 +398,7 @@ TEST(ResponsesAnswer, AnEmptyAnswerHasAnEmptyMessage) {
 
 TEST(SmallBodies, Embeddings) {
   EmbeddingsRequest request;
-  request.dimensions = 2;
-  const std::vector<std::vector<float>> vectors = {{3.0f, 4.0f, 12.0f}};
+  const std::vector<std::vector<float>> vectors = {{3.0f, 4.0f}};
   EXPECT_EQ(json(embeddings_body(request, "m", vectors, 3)).dump(),
             R"({"object":"list","data":[{"object":"embedding","index":0,)"
             R"("embedding":[0.6000000238418579,0.800000011920929]}],"model":"m",)"
@@ -406,6 +408,38 @@ TEST(SmallBodies, Embeddings) {
   // python3: base64.b64encode(struct.pack("<2f", 3, 4))
   EXPECT_EQ(json(embeddings_body(request, "m", vectors, 3))["data"][0]["embedding"],
             "AABAQAAAgEA=");
+}
+
+TEST(EmbeddingsAnswer, AVectorForEachInputOrOneError) {
+  EmbeddingsRequest request;
+  request.inputs.resize(2);
+  const auto answer = make_answer(request, testing::small_context());
+  answer->set_prompt(0, {0, 1});
+  answer->set_prompt(1, {5});
+  std::vector<SseEvent> out;
+  AnswerEvent event;
+  event.finish = FinishReason::kStop;
+  event.prompt = 1;
+  event.embedding = {0.0f, 2.0f};
+  answer->add(event, out);
+  EXPECT_FALSE(answer->done());
+  event.prompt = 0;
+  event.embedding = {-1.0f, 0.0f};
+  answer->add(event, out);
+  ASSERT_TRUE(answer->done());
+  EXPECT_FALSE(answer->error().has_value());
+  const Json body = json(answer->body());
+  EXPECT_EQ(body["data"][0]["embedding"].dump(), "[-1.0,0.0]");
+  EXPECT_EQ(body["data"][1]["embedding"].dump(), "[0.0,1.0]");
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 3);
+
+  const auto broken = make_answer(request, testing::small_context());
+  event.finish = FinishReason::kError;
+  event.error = Error(ErrorCode::kInternal, "not finite");
+  broken->add(event, out);
+  ASSERT_TRUE(broken->done());
+  EXPECT_EQ(broken->error()->status, 500);
+  EXPECT_TRUE(out.empty());
 }
 
 TEST(SmallBodies, TokensModelsAndFrames) {

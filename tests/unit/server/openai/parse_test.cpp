@@ -72,7 +72,7 @@ TEST(ParseChat, EveryFieldArrives) {
   EXPECT_TRUE(r.warnings.empty());
 }
 
-TEST(ParseChat, DefaultsAreTheOperators) {
+TEST(ParseChat, DefaultsAreTheModels) {
   Limits limits;
   limits.default_sampling.temperature = 0.25;
   limits.default_sampling.top_k = 9;
@@ -81,6 +81,17 @@ TEST(ParseChat, DefaultsAreTheOperators) {
   EXPECT_EQ(r.generation.sampling.temperature, 0.25);
   EXPECT_EQ(r.generation.sampling.top_k, 0);
   EXPECT_EQ(r.generation.max_tokens, 77);
+  EXPECT_TRUE(r.max_tokens_by_default);
+  EXPECT_FALSE(take(parse_chat(chat(R"("max_tokens": 77)"), limits)).max_tokens_by_default);
+  const auto completion = [&](std::string_view more) {
+    return take(parse_completion(fmt::format(R"({{"prompt": "a"{}}})", more), limits));
+  };
+  EXPECT_EQ(completion("").generation.max_tokens, 77);
+  EXPECT_TRUE(completion("").max_tokens_by_default);
+  EXPECT_FALSE(completion(R"(, "max_tokens": 3)").max_tokens_by_default);
+  const ResponsesRequest response = take(parse_responses(R"({"input": "a"})", limits));
+  EXPECT_TRUE(response.max_tokens_by_default);
+  EXPECT_EQ((*response.repeated)["temperature"], 0.25);  // the answer says what was used
   EXPECT_EQ(take(parse_chat(chat(""), {})).generation.max_tokens, std::nullopt);
 }
 
@@ -212,7 +223,7 @@ TEST(ParseCompletion, WhatLmEvaluationHarnessSends) {
       {}));
   EXPECT_EQ(r.prompts.size(), 2u);
   EXPECT_TRUE(r.echo && r.logprobs);
-  EXPECT_EQ(r.prompt_logprobs, 1);
+  EXPECT_EQ(r.generation.prompt_logprobs, 1);
   EXPECT_EQ(r.generation.sampling.logprobs, 1);
   EXPECT_EQ(r.generation.max_tokens, 1);
 }
