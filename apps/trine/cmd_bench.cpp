@@ -7,6 +7,7 @@
 
 #include "apps/trine/bench_kernels.h"
 #include "apps/trine/bench_offline.h"
+#include "apps/trine/bench_serve.h"
 #include "apps/trine/command.h"
 #include "apps/trine/machine.h"
 #include "apps/trine/model_args.h"
@@ -172,10 +173,13 @@ Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
 
 Result<int> run_bench(CommandContext& context) {
   const options::Settings& settings = context.settings();
+  const std::string what = context.argument(0);
+  if (what == "serve") {
+    return bench_serve(context);
+  }
   TRINE_TRY(apply_isa(settings));
   TRINE_TRY_ASSIGN(const auto team,
                    ThreadTeam::create(static_cast<int>(settings.integer("threads"))));
-  const std::string what = context.argument(0);
   const bool has_model = context.arguments().size() > 1;
   if (what == "kernels" && !has_model) {
     return run_kernels(context, *team);
@@ -184,7 +188,8 @@ Result<int> run_bench(CommandContext& context) {
     return run_offline(context, *team);
   }
   return fail(ErrorCode::kInvalidArgument,
-              "cannot bench '{}'{}; there are: trine bench kernels, trine bench offline MODEL",
+              "cannot bench '{}'{}; there are: trine bench kernels, trine bench offline MODEL, "
+              "trine bench serve",
               what, has_model ? " with a model" : " without a model");
 }
 
@@ -194,11 +199,14 @@ extern const Command kBenchCommand;
 const Command kBenchCommand = {
     .name = "bench",
     .group = "verify",
-    .summary = "Measure kernels or a model beside this machine's limits",
-    .positionals = {{.name = "WHAT", .help = "kernels or offline"},
-                    {.name = "MODEL", .help = "the model of offline", .required = false}},
-    .options =
+    .summary = "Measure kernels, a model or a server",
+    .positionals = {{.name = "WHAT", .help = "kernels, offline or serve"},
+                    {.name = "MODEL",
+                     .help = "the model of offline; of serve, its name in requests",
+                     .required = false}},
+    .options = joined(
         joined({"schemes", "rows", "shape", "weight-bytes", "tests", "repeat"}, model_options()),
+        bench_serve_options()),
     .details =
         "kernels: multiplies random packed weights with M rows of activations, and right beside "
         "each\n"
@@ -212,7 +220,17 @@ const Command kBenchCommand = {
         "in turn, with\n"
         "v(m) = time / time of one row; batch is 1 to 32 sequences that decode together; passN and "
         "batchN are\n"
-        "single ones; load is the load and the first token alone.",
+        "single ones; load is the load and the first token alone.\n"
+        "\n"
+        "serve [NAME]: sends streamed requests to any OpenAI-compatible server at --base-url, by "
+        "default to the\n"
+        "first model it lists: open loop with --request-rate, replay of --dataset, or closed loop "
+        "with --clients.\n"
+        "Latencies count from the scheduled arrival, tokens by the server's usage. A run that the "
+        "generator could\n"
+        "not keep up with is void: exit status 6. The key comes from TRINE_API_KEY or "
+        "--api-key-file. See\n"
+        "docs/benchmarks.md.",
     .run = run_bench,
 };
 

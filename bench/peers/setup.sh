@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh: llama.cpp's benchmark programs, built natively for this machine under build/peers/. Does nothing when they
+# setup.sh: llama.cpp's benchmark programs and its server (without its web page), built natively for this machine under build/peers/. Does nothing when they
 # are there. The source is vendor/llama.cpp of the pinned source distribution in requirements.txt.
 #   build/peers/plain/    what -march=native gives, without the AMX unit: the repacked AVX-512 or AVX2 kernels
 #   build/peers/amx/      the same with it, only on a machine that has AMX; which one is faster depends on the work
@@ -8,7 +8,7 @@ set -Eeuo pipefail
 cd "$(dirname "$0")/../.."
 here=bench/peers
 out=build/peers
-programs=(llama-bench llama-batched-bench)
+programs=(llama-bench llama-batched-bench llama-server)
 jobs=${JOBS:-$(nproc)}
 
 # Native code is for one kind of processor: another one, or another version, starts over.
@@ -33,7 +33,7 @@ build() {
   local tree=$out/tree-$1 log=$out/$1.log
   cmake -S "$source" -B "$tree" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS="$2" -DCMAKE_CXX_FLAGS="$2 $3" \
     -DGGML_NATIVE=ON -DGGML_CPU_REPACK=ON -DGGML_OPENMP=ON -DGGML_LLAMAFILE=ON -DBUILD_SHARED_LIBS=ON \
-    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF \
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_APP=OFF \
     -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF \
     -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON "-DCMAKE_INSTALL_RPATH=\$ORIGIN" >"$log" 2>&1
   ninja -C "$tree" -j "$jobs" "${@:4}" >>"$log" 2>&1

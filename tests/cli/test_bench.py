@@ -98,9 +98,14 @@ class Offline(Case):
 class Flags(Case):
     def test_no_flag_without_a_test_here(self):
         common = {"json", "quiet", "log-level", "config", "home", "catalogue"}
+        served = {  # tests/http/bench_serve_test.py
+            "base-url", "api-key-file", "endpoint", "num-prompts", "duration", "request-rate", "ramp-shape", "burstiness", "clients",
+            "dataset", "dataset-format", "time-scale", "input-len", "output-len", "prefix-len", "prefix-groups", "prompt-ids", "warmup",
+            "request-timeout", "goodput", "extra-body", "max-lag", "max-cpu-wait", "save", "seed", "temperature", "ignore-eos",
+        }
         tested = {"schemes", "rows", "shape", "weight-bytes", "tests", "repeat", "threads", "ctx", "isa"}
         # Their effect is tested with run.
-        self.assertEqual(flags_of(self, "bench") - common, tested | {"kv", "activations"})
+        self.assertEqual(flags_of(self, "bench") - common, tested | served | {"kv", "activations"})
 
 
 if __name__ == "__main__":
