@@ -10,9 +10,10 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["TRINE_SOURCE_DIR"])
 LINE = "nothing had to be set up"
+# A stand-in takes less time than a tick of the file system's clock, so what it makes is dated a second later.
 TRINE = """#!/bin/sh
 [ "$1" = pull ] || { echo "answer $2"; exit 0; }
-[ ! -e pull-fetches ] || echo new >model/manifest.json
+[ ! -e pull-fetches ] || touch -d '+1 second' model/manifest.json
 printf 'smollm2-135m\\t%s/model/m.gguf\\n' "$PWD"
 """
 
@@ -50,7 +51,7 @@ class Demo(unittest.TestCase):
         self.assertNotIn(LINE, self.demo())
 
     def test_program_built(self):
-        self.script("tools/build.sh", "#!/bin/sh\ntouch build/release/trine\n")
+        self.script("tools/build.sh", "#!/bin/sh\ntouch -d '+1 second' build/release/trine\n")
         self.assertNotIn(LINE, self.demo())
 
     def test_model_fetched(self):
