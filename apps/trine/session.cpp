@@ -256,7 +256,7 @@ Result<std::vector<std::int32_t>> Session::encode_chat(const Json& messages) con
   input.eos_token = text().eos_token();
   input.now_unix_s = static_cast<std::int64_t>(std::time(nullptr));
   TRINE_TRY_ASSIGN(const std::vector<text::TextPart> parts, chat->render(input));
-  return tokenizer_->encode_parts(parts, false);
+  return encode_conversation(*tokenizer_, parts, bundle_.model->config());
 }
 
 Status Session::make_room(const GenerationRequest& request) {

@@ -177,6 +177,21 @@ std::vector<std::int32_t> end_ids(const ModelText& text, const ModelConfig& conf
   return out;
 }
 
+Result<std::vector<std::int32_t>> encode_conversation(const text::Tokenizer& tokenizer,
+                                                      std::span<const text::TextPart> parts,
+                                                      const ModelConfig& config) {
+  TRINE_TRY_ASSIGN(std::vector<std::int32_t> ids, tokenizer.encode_parts(parts, false));
+  for (const std::int32_t id : ids) {
+    if (id >= config.vocab_size) {
+      return fail(ErrorCode::kCorruptData,
+                  "the chat template uses token {} ({}), but the model has rows for {} tokens: its "
+                  "tokenizer or template belongs to another model",
+                  id, tokenizer.piece(id), config.vocab_size);
+    }
+  }
+  return ids;
+}
+
 Result<ModelBundle> ModelBundle::load(const std::string& path, const Model::LoadOptions& options) {
   ModelBundle bundle;
   TRINE_TRY_ASSIGN(ModelText text, ModelText::load(path));

@@ -100,6 +100,12 @@ class ModelText {
 // cannot be drawn (a warning says so).
 std::vector<std::int32_t> end_ids(const ModelText& text, const ModelConfig& config);
 
+// Ids of a rendered conversation. Errors: the tokenizer's; corrupt_data when the template names a
+// token past the model's rows, which is a fault of the model's files and not of who asks.
+Result<std::vector<std::int32_t>> encode_conversation(const text::Tokenizer& tokenizer,
+                                                      std::span<const text::TextPart> parts,
+                                                      const ModelConfig& config);
+
 struct ModelBundle {
   std::shared_ptr<const ModelText> text;
   std::shared_ptr<const Model> model;

@@ -79,7 +79,7 @@ openai::ApiStatus prepare_conversation(const openai::Conversation& conversation,
   if (!parts.has_value()) {
     return tl::unexpected(std::move(parts).error());
   }
-  auto ids = model.tokenizer->encode_parts(*parts, false);
+  auto ids = encode_conversation(*model.tokenizer, *parts, model.bundle.model->config());
   if (!ids.has_value()) {
     return tl::unexpected(openai::api_error(ids.error(), "messages"));
   }

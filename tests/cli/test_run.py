@@ -200,6 +200,8 @@ class Output(RunCase):
         model = self.copy_model(replace={"tokenizer.json": json.dumps(tokenizer)})
         done = self.ok("run", model, "-p", "x", "--raw", "-n", "3")
         self.assertIn("warning: the tokenizer's end token 8192 is past the model's 8192 ids", done.error)
+        # The chat template asks for it: the files do not belong together, so nobody's arguments are wrong.
+        self.bad(3, r"the chat template uses token 8192 \(<\|im_end\|>\), but the model has rows for 8192 tokens", "run", model, "-p", "x", "-n", "3")
 
 
 class Sampling(RunCase):
