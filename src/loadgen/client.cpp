@@ -111,14 +111,15 @@ void judge(Exchange& exchange, CURLcode code) {
     out.error = end.error().message;
     return;
   }
-  if (!exchange.reader.completion_tokens().has_value() ||
-      !exchange.reader.prompt_tokens().has_value()) {
+  const auto prompt_tokens = exchange.reader.prompt_tokens();
+  const auto output_tokens = exchange.reader.completion_tokens();
+  if (!prompt_tokens.has_value() || !output_tokens.has_value()) {
     out.failure = Failure::kNoUsage;
     out.error = "the stream has no usage with prompt_tokens and completion_tokens";
     return;
   }
-  out.prompt_tokens = *exchange.reader.prompt_tokens();
-  out.output_tokens = *exchange.reader.completion_tokens();
+  out.prompt_tokens = *prompt_tokens;
+  out.output_tokens = *output_tokens;
   out.cached_tokens = exchange.reader.cached_tokens();
 }
 

@@ -90,7 +90,10 @@ double Run::due() const {
     }
     at = next_s_;
   }
-  return options_.duration_s > 0.0 && at >= options_.duration_s ? kNever : at;
+  if (options_.duration_s > 0.0 && at >= options_.duration_s) {
+    return kNever;
+  }
+  return at;
 }
 
 void Run::advance() {
@@ -145,6 +148,7 @@ void Run::judge(const CpuUse& before) {
   result_.generator = {.cpu_share = (after.used_s - before.used_s) / seconds,
                        .cpu_wait_share = (after.waited_s - before.waited_s) / seconds};
   std::vector<double> lags;
+  lags.reserve(result_.outcomes.size());
   for (const Outcome& outcome : result_.outcomes) {
     lags.push_back((outcome.sent_s - outcome.scheduled_s) * 1e3);
   }

@@ -361,15 +361,16 @@ Result<Trace> read_sharegpt(std::string_view text) {
   return out;
 }
 
+// In a trace all entries have a time or none has.
 void order_by_time(std::vector<TraceEntry>& entries) {
   if (entries.empty() || !entries.front().at_ms.has_value()) {
     return;
   }
   std::stable_sort(entries.begin(), entries.end(),
-                   [](const TraceEntry& a, const TraceEntry& b) { return *a.at_ms < *b.at_ms; });
-  const double first = *entries.front().at_ms;
+                   [](const TraceEntry& a, const TraceEntry& b) { return a.at_ms < b.at_ms; });
+  const double first = entries.front().at_ms.value_or(0.0);
   for (TraceEntry& entry : entries) {
-    *entry.at_ms -= first;
+    entry.at_ms = entry.at_ms.value_or(first) - first;
   }
 }
 

@@ -124,10 +124,10 @@ openai::ApiStatus compile_constraint(const ServedModel& model, Prepared& out) {
 openai::ApiResult<std::vector<GenerationRequest>> embedding_requests(
     const openai::EmbeddingsRequest& asked, const ServedModel& model, Pooling by_default) {
   const std::int32_t width = model.bundle.model->config().embed_dim;
-  if (asked.dimensions.value_or(width) != width) {
+  if (const std::int32_t wanted = asked.dimensions.value_or(width); wanted != width) {
     return tl::unexpected(openai::bad_field(
         "dimensions", fmt::format("is {}, must be {}: vectors of this model are not made to be cut",
-                                  *asked.dimensions, width)));
+                                  wanted, width)));
   }
   std::vector<GenerationRequest> out;
   for (const openai::Prompt& input : asked.inputs) {
