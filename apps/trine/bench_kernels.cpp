@@ -1,13 +1,11 @@
 #include "apps/trine/bench_kernels.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
 
+#include "apps/trine/bench_limits.h"
 #include "apps/trine/interrupt.h"
 #include "apps/trine/statistics.h"
 #include "base/half.h"
@@ -24,81 +22,6 @@ namespace {
 using kernels::CodeKind;
 using kernels::PackedScheme;
 using kernels::ScaleKind;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Reading runs best with one of these on every machine seen so far; which one is measured.
-struct ReadSetting {
-  int streams;
-  std::int64_t prefetch;
-};
-
-constexpr std::array<ReadSetting, 6> kReadSettings{
-    {{1, 0}, {1, 2048}, {1, 8192}, {2, 0}, {4, 0}, {4, 2048}}};
-
-// The machine's two limits, on the threads of a team.
-class Limits {
- public:
-  explicit Limits(ThreadTeam& team) : team_(&team) {}
-
-  // Gigabytes a second over the whole buffer.
-  double read(const HugeBuffer& buffer, const ReadSetting& setting) {
-    const auto total = static_cast<std::int64_t>(buffer.size());
-    std::atomic<std::uint32_t> sink{0};
-    const auto start = Clock::now();
-    team_->run([&](int thread_idx) {
-      const auto [begin, end] = split_range(total, 1024, thread_idx, team_->num_threads());
-      sink += kernels::limits_table().read(buffer.data() + begin, (end - begin) / 1024 * 1024,
-                                           setting.streams, setting.prefetch);
-    });
-    return static_cast<double>(total) / seconds_since(start) / 1e9;
-  }
-
-  void choose_setting(const HugeBuffer& buffer) {
-    double best = 0;
-    for (int round = 0; round < 2; ++round) {
-      for (const ReadSetting& setting : kReadSettings) {
-        const double gbps = read(buffer, setting);
-        if (gbps > best) {
-          best = gbps;
-          setting_ = setting;
-        }
-      }
-    }
-  }
-
-  double read(const HugeBuffer& buffer) { return read(buffer, setting_); }
-
-  // Billions of int8 operations a second. A member's rounds take a few milliseconds.
-  double int8() {
-    if (rounds_ == 0) {
-      rounds_ = 1024;
-      std::int32_t sink = 0;
-      for (double seconds = 0; seconds < 4e-3; rounds_ *= 2) {
-        const auto start = Clock::now();
-        kernels::limits_table().int8_dots(rounds_, &sink);
-        seconds = seconds_since(start);
-      }
-    }
-    std::atomic<std::int64_t> ops{0};
-    std::atomic<std::int32_t> sink{0};
-    const auto start = Clock::now();
-    team_->run([&](int) {
-      std::int32_t value = 0;
-      ops += kernels::limits_table().int8_dots(rounds_, &value);
-      sink ^= value;
-    });
-    return static_cast<double>(ops) / seconds_since(start) / 1e9;
-  }
-
- private:
-  ThreadTeam* team_;
-  ReadSetting setting_ = kReadSettings[0];
-  std::int64_t rounds_ = 0;
-};
 
 std::uint32_t random_bits(std::uint64_t seed, std::uint64_t index) {
   return philox(seed, index, RngPurpose::kTest, 0)[0];
@@ -250,11 +173,11 @@ Result<KernelReport> bench_kernels(ThreadTeam& team, const KernelBenchOptions& o
           weights.views.size() * 32 / static_cast<std::size_t>(std::max<std::int64_t>(m, 1)), 1,
           weights.views.size());
       const auto pass = [&] {
-        const auto start = Clock::now();
+        const Stopwatch watch;
         for (std::size_t i = 0; i < count; ++i) {
           ops::linear(ctx, weights.views[i], nullptr, x.data(), options.k, m, y.data(), options.n);
         }
-        return seconds_since(start);
+        return watch.seconds();
       };
       pass();  // grows the buffers
       const double bytes = static_cast<double>(weights.matrix_bytes) * static_cast<double>(count);

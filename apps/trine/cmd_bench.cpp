@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/trine/bench_attention.h"
 #include "apps/trine/bench_kernels.h"
 #include "apps/trine/bench_offline.h"
 #include "apps/trine/bench_serve.h"
@@ -56,6 +57,20 @@ Status parse_shape(const std::string& text, KernelBenchOptions& out) {
   return {};
 }
 
+Result<std::vector<std::int64_t>> parse_rows(const options::Settings& settings) {
+  constexpr std::int64_t kMaxM = 4096;
+  std::vector<std::int64_t> out;
+  for (const std::string& text : entries(settings, "rows")) {
+    const std::int64_t m = whole_number(text);
+    if (m < 1 || m > kMaxM) {
+      return fail(ErrorCode::kInvalidArgument, "--rows {}: give whole numbers from 1 to {}", text,
+                  kMaxM);
+    }
+    out.push_back(m);
+  }
+  return out;
+}
+
 Result<KernelBenchOptions> kernel_options(const options::Settings& settings) {
   KernelBenchOptions out;
   TRINE_TRY(parse_shape(settings.text("shape"), out));
@@ -68,15 +83,7 @@ Result<KernelBenchOptions> kernel_options(const options::Settings& settings) {
     }
     out.schemes.push_back(std::move(scheme));
   }
-  constexpr std::int64_t kMaxM = 4096;
-  for (const std::string& text : entries(settings, "rows")) {
-    const std::int64_t m = whole_number(text);
-    if (m < 1 || m > kMaxM) {
-      return fail(ErrorCode::kInvalidArgument, "--rows {}: give whole numbers from 1 to {}", text,
-                  kMaxM);
-    }
-    out.rows.push_back(m);
-  }
+  TRINE_TRY_ASSIGN(out.rows, parse_rows(settings));
   out.bytes = settings.integer("weight-bytes");
   out.repeats = static_cast<int>(settings.integer("repeat"));
   return out;
@@ -117,6 +124,60 @@ Result<int> run_kernels(CommandContext& context, ThreadTeam& team) {
         fmt::format("{:<8} {:>5}  {:<11} {:>3} {:>9.3f} {:>8.1f} {:>7.1f} {:>8.0f} {:>7.1f}\n",
                     row.scheme, group_text(row.group), fmt::format("{}x{}", row.n, row.k), row.m,
                     row.ms, row.gbps, row.pct_read, row.gops, row.pct_int8));
+  }
+  return 0;
+}
+
+Result<AttentionBenchOptions> attention_options(const options::Settings& settings) {
+  AttentionBenchOptions out;
+  for (const std::string& text : entries(settings, "heads")) {
+    TRINE_TRY_ASSIGN(const AttentionShape shape, parse_attention_shape(text));
+    out.shapes.push_back(shape);
+  }
+  out.kv_dtypes = {DType::kF16, DType::kI8};
+  if (settings.origin("kv") == options::Origin::kFlag) {
+    out.kv_dtypes = {kv_dtype(settings)};
+  }
+  out.rows = {1, 5, 9};
+  if (settings.origin("rows") == options::Origin::kFlag) {
+    TRINE_TRY_ASSIGN(out.rows, parse_rows(settings));
+  }
+  out.depth = settings.integer("depth");
+  out.bytes = settings.integer("weight-bytes");
+  out.repeats = static_cast<int>(settings.integer("repeat"));
+  return out;
+}
+
+Result<int> run_attention(CommandContext& context, ThreadTeam& team) {
+  TRINE_TRY_ASSIGN(const AttentionBenchOptions options, attention_options(context.settings()));
+  TRINE_TRY_ASSIGN(const AttentionReport report, bench_attention(team, options));
+  if (context.json()) {
+    Json rows = Json::array();
+    for (const AttentionRow& row : report.rows) {
+      rows.push_back({{"heads", row.shape.num_heads},
+                      {"kv_heads", row.shape.num_kv_heads},
+                      {"head_dim", row.shape.head_dim},
+                      {"kv", dtype_info(row.kv_dtype).name},
+                      {"depth", options.depth},
+                      {"m", row.rows},
+                      {"us", row.us},
+                      {"gbps", row.gbps},
+                      {"pct_read", row.pct_read},
+                      {"gflops", row.gflops}});
+    }
+    context.print_json({{"machine", machine_json()},
+                        {"threads", team.num_threads()},
+                        {"read_gbps", report.read_gbps},
+                        {"rows", rows}});
+    return 0;
+  }
+  write_out(fmt::format("{}\n{} threads; read {:.1f} GB/s (measured); {} tokens of context\n",
+                        machine_line(), team.num_threads(), report.read_gbps, options.depth));
+  write_out("heads        kv     M   us/layer     GB/s  % read   GFLOPS\n");
+  for (const AttentionRow& row : report.rows) {
+    write_out(fmt::format("{:<12} {:<5} {:>3} {:>10.1f} {:>8.1f} {:>7.1f} {:>8.0f}\n",
+                          row.shape.text(), dtype_info(row.kv_dtype).name, row.rows, row.us,
+                          row.gbps, row.pct_read, row.gflops));
   }
   return 0;
 }
@@ -184,12 +245,15 @@ Result<int> run_bench(CommandContext& context) {
   if (what == "kernels" && !has_model) {
     return run_kernels(context, *team);
   }
+  if (what == "attention" && !has_model) {
+    return run_attention(context, *team);
+  }
   if (what == "offline" && has_model) {
     return run_offline(context, *team);
   }
   return fail(ErrorCode::kInvalidArgument,
-              "cannot bench '{}'{}; there are: trine bench kernels, trine bench offline MODEL, "
-              "trine bench serve",
+              "cannot bench '{}'{}; there are: trine bench kernels, trine bench attention, "
+              "trine bench offline MODEL, trine bench serve",
               what, has_model ? " with a model" : " without a model");
 }
 
@@ -200,12 +264,13 @@ const Command kBenchCommand = {
     .name = "bench",
     .group = "verify",
     .summary = "Measure kernels, a model or a server",
-    .positionals = {{.name = "WHAT", .help = "kernels, offline or serve"},
+    .positionals = {{.name = "WHAT", .help = "kernels, attention, offline or serve"},
                     {.name = "MODEL",
                      .help = "the model of offline; of serve, its name in requests",
                      .required = false}},
     .options = joined(
-        joined({"schemes", "rows", "shape", "weight-bytes", "tests", "repeat"}, model_options()),
+        joined({"schemes", "rows", "shape", "weight-bytes", "heads", "depth", "tests", "repeat"},
+               model_options()),
         bench_serve_options()),
     .details =
         "kernels: multiplies random packed weights with M rows of activations, and right beside "
@@ -213,6 +278,10 @@ const Command kBenchCommand = {
         "measurement reads the same bytes and runs int8 products on registers alone, on the same "
         "threads.\n"
         "Shares are medians of paired ratios.\n"
+        "\n"
+        "attention: M rows attend to --depth tokens, beside a plain read of as many bytes, F16 and "
+        "INT8 keys and\n"
+        "values in turn (--kv: that type alone); 1, 5 and 9 rows unless --rows says otherwise.\n"
         "\n"
         "offline MODEL: the load, then each entry of --tests. pp512 is a prefill of 512 tokens, "
         "tg128 the\n"

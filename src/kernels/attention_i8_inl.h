@@ -103,35 +103,47 @@ TRINE_LANES_INLINE unsigned char* weight_row(const AttentionSegmentArgs& args, s
   return reinterpret_cast<unsigned char*>(args.scores + query * kScoresStride);
 }
 
-// Scores of NQ queries for the 32 keys of one tile, without the query's step.
-template <unsigned NQ>
+// Scores of NQ queries for the 32 keys of one tile, without the query's step; NV vectors of keys at
+// a time.
+template <unsigned NQ, unsigned NV>
 TRINE_LANES_INLINE void score_codes(const AttentionSegmentArgs& args, std::int64_t query,
                                     std::int64_t tile, const char* ahead) {
   const auto* k = static_cast<const std::uint8_t*>(args.tiles[tile].k);
   const std::int64_t num_quads = (args.dim_k + 3) / 4;
   float* scores = args.scores + query * kScoresStride + tile * kKeys;
-  for (std::int64_t part = 0; part < kVectorsPerTile; ++part) {
+  for (std::int64_t part = 0; part < kVectorsPerTile; part += NV) {
     const std::int64_t first = part * kVectorRows;
-    S sums[NQ];
+    S sums[NQ][NV];
     const unsigned char* wide[NQ];
 #pragma GCC unroll 16
     for (std::int64_t m = 0; m < NQ; ++m) {
-      sums[m] = sset(get_header(query_row(args, query + m)).start);
+#pragma GCC unroll 4
+      for (std::int64_t n = 0; n < NV; ++n) {
+        sums[m][n] = sset(get_header(query_row(args, query + m)).start);
+      }
       wide[m] = query_row(args, query + m) + kQueryHeaderBytes;
     }
     for (std::int64_t quad = 0; quad < num_quads; ++quad) {
       const std::int64_t at = (quad * kKeys + first) * 4;
-      __builtin_prefetch(ahead + at);
-      const B codes = bload(k + at);
+#pragma GCC unroll 4
+      for (std::int64_t n = 0; n < NV; ++n) {
+        const std::int64_t vector = at + n * kVectorRows * 4;
+        __builtin_prefetch(ahead + vector);
+        const B codes = bload(k + vector);
 #pragma GCC unroll 16
-      for (std::int64_t m = 0; m < NQ; ++m) {
-        sums[m] = sdot(sums[m], codes, wide[m] + quad * kWideQuadBytes);
+        for (std::int64_t m = 0; m < NQ; ++m) {
+          sums[m][n] = sdot(sums[m][n], codes, wide[m] + quad * kWideQuadBytes);
+        }
       }
     }
-    const F key_scale = fload_f16(k + num_quads * kKeys * 4 + first * 2);
+#pragma GCC unroll 4
+    for (std::int64_t n = 0; n < NV; ++n) {
+      const std::int64_t at = first + n * kVectorRows;
+      const F key_scale = fload_f16(k + num_quads * kKeys * 4 + at * 2);
 #pragma GCC unroll 16
-    for (std::int64_t m = 0; m < NQ; ++m) {
-      fstore(scores + m * kScoresStride + first, fmul(fconvert(sjoin(sums[m])), key_scale));
+      for (std::int64_t m = 0; m < NQ; ++m) {
+        fstore(scores + m * kScoresStride + at, fmul(fconvert(sjoin(sums[m][n])), key_scale));
+      }
     }
   }
 }
@@ -141,21 +153,13 @@ void score_code_queries(const AttentionSegmentArgs& args, std::int64_t query, st
                         std::int64_t tile, const char* ahead) {
   if constexpr (NQ > 0) {
     if (count == NQ) {
-      score_codes<NQ>(args, query, tile, ahead);
+      constexpr unsigned kVectors = wide_vectors(NQ);
+      score_codes < NQ, kVectors<kVectorsPerTile ? kVectors : unsigned{kVectorsPerTile}>(
+                            args, query, tile, ahead);
     } else {
       score_code_queries<NQ - 1>(args, query, count, tile, ahead);
     }
   }
-}
-
-// Whether one of the queries [query, query + count) sees a key of the tile.
-TRINE_LANES_INLINE bool tile_seen(const AttentionSegmentArgs& args, std::int64_t query,
-                                  std::int64_t count, std::int64_t tile) {
-  std::uint32_t any = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    any |= args.visible[tile * args.num_queries + query + i];
-  }
-  return any != 0;
 }
 
 TRINE_LANES_INLINE std::int64_t group_size(const AttentionSegmentArgs& args, std::int64_t query) {
@@ -204,19 +208,23 @@ void weigh_query(const AttentionSegmentArgs& args, std::int64_t query) {
   put_header(row + kWeightHeader, wide.step, total);
 }
 
-// Sums of NQ queries over the tiles [begin, end), kVectorRows dimensions from d.
-template <unsigned NQ>
+// Sums of NQ queries over the tiles [begin, end), NV vectors of dimensions from d.
+template <unsigned NQ, unsigned NV>
 TRINE_LANES_INLINE void accumulate_codes(const AttentionSegmentArgs& args, std::int64_t query,
                                          std::int64_t begin, std::int64_t end, std::int64_t d,
                                          std::int64_t distance) {
-  S sums[NQ];
+  S sums[NQ][NV];
   const unsigned char* wide[NQ];
   float* to = args.acc + query * args.acc_stride + d;
 #pragma GCC unroll 16
   for (std::int64_t m = 0; m < NQ; ++m) {
     wide[m] = weight_row(args, query + m);
-    sums[m] = begin == 0 ? sset(get_header(wide[m] + kWeightHeader).start)
-                         : sresume(reinterpret_cast<std::int32_t*>(to + m * args.acc_stride));
+#pragma GCC unroll 4
+    for (std::int64_t n = 0; n < NV; ++n) {
+      const float* resume = to + m * args.acc_stride + n * kVectorRows;
+      sums[m][n] = begin == 0 ? sset(get_header(wide[m] + kWeightHeader).start)
+                              : sresume(reinterpret_cast<const std::int32_t*>(resume));
+    }
   }
   for (std::int64_t tile = begin; tile < end; ++tile) {
     if (!tile_seen(args, query, NQ, tile)) {
@@ -226,24 +234,46 @@ TRINE_LANES_INLINE void accumulate_codes(const AttentionSegmentArgs& args, std::
     const char* ahead = query == 0 ? block_at(args, args.num_tiles + tile + distance)
                                    : reinterpret_cast<const char*>(v);
     for (std::int64_t quad = 0; quad < kKeys / 4; ++quad) {
-      const std::int64_t at = (quad * args.dim_v + d) * 4;
-      __builtin_prefetch(ahead + at);
-      const B codes = bload(v + at);
+#pragma GCC unroll 4
+      for (std::int64_t n = 0; n < NV; ++n) {
+        const std::int64_t at = (quad * args.dim_v + d + n * kVectorRows) * 4;
+        __builtin_prefetch(ahead + at);
+        const B codes = bload(v + at);
 #pragma GCC unroll 16
-      for (std::int64_t m = 0; m < NQ; ++m) {
-        sums[m] = sdot(sums[m], codes, wide[m] + tile * kTileWideBytes + quad * kWideQuadBytes);
+        for (std::int64_t m = 0; m < NQ; ++m) {
+          sums[m][n] =
+              sdot(sums[m][n], codes, wide[m] + tile * kTileWideBytes + quad * kWideQuadBytes);
+        }
       }
     }
   }
 #pragma GCC unroll 16
   for (std::int64_t m = 0; m < NQ; ++m) {
-    const D sum = sjoin(sums[m]);
-    if (end == args.num_tiles) {
-      const F step = fset(get_header(wide[m] + kWeightHeader).step);
-      fstore(to + m * args.acc_stride, fmul(fconvert(sum), step));
-    } else {
-      dstore(reinterpret_cast<std::int32_t*>(to + m * args.acc_stride), sum);
+    const F step = fset(get_header(wide[m] + kWeightHeader).step);
+#pragma GCC unroll 4
+    for (std::int64_t n = 0; n < NV; ++n) {
+      const D sum = sjoin(sums[m][n]);
+      float* at = to + m * args.acc_stride + n * kVectorRows;
+      if (end == args.num_tiles) {
+        fstore(at, fmul(fconvert(sum), step));
+      } else {
+        dstore(reinterpret_cast<std::int32_t*>(at), sum);
+      }
     }
+  }
+}
+
+// Dimensions [d, dim_v) in blocks of NV vectors, what is left in smaller ones.
+template <unsigned NQ, unsigned NV>
+TRINE_LANES_INLINE void accumulate_codes_rest(const AttentionSegmentArgs& args, std::int64_t query,
+                                              std::int64_t begin, std::int64_t end, std::int64_t d,
+                                              std::int64_t distance) {
+  constexpr std::int64_t kDims = std::int64_t{NV} * kVectorRows;
+  for (; d + kDims <= args.dim_v; d += kDims) {
+    accumulate_codes<NQ, NV>(args, query, begin, end, d, distance);
+  }
+  if constexpr (NV > 1) {
+    accumulate_codes_rest<NQ, NV / 2>(args, query, begin, end, d, distance);
   }
 }
 
@@ -253,9 +283,7 @@ void accumulate_code_queries(const AttentionSegmentArgs& args, std::int64_t quer
                              std::int64_t distance) {
   if constexpr (NQ > 0) {
     if (count == NQ) {
-      for (std::int64_t d = 0; d < args.dim_v; d += kVectorRows) {
-        accumulate_codes<NQ>(args, query, begin, end, d, distance);
-      }
+      accumulate_codes_rest<NQ, wide_vectors(NQ)>(args, query, begin, end, 0, distance);
     } else {
       accumulate_code_queries<NQ - 1>(args, query, count, begin, end, distance);
     }
@@ -264,7 +292,9 @@ void accumulate_code_queries(const AttentionSegmentArgs& args, std::int64_t quer
 
 void attention_i8_segment(const AttentionSegmentArgs* arguments) {
   const AttentionSegmentArgs& args = *arguments;
-  const std::int64_t distance = tiles_ahead(args, args.dim_k * kKeys);
+  // Values are read in several passes, so only a whole segment ahead is early enough: values are
+  // fetched while keys are computed, and the other way round.
+  const std::int64_t distance = args.num_tiles;
   score_code_segment(args, distance);
   for (std::int64_t query = 0; query < args.num_queries; ++query) {
     weigh_query(args, query);

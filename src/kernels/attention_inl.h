@@ -40,46 +40,65 @@ struct ElementBF16 {
   }
 };
 
-// Scores of NQ queries for the 32 keys of one block, not yet scaled by args.scale.
-template <typename Element, unsigned NQ>
-TRINE_LANES_INLINE void score_tile(const AttentionSegmentArgs& args, std::int64_t query,
-                                   std::int64_t tile, const char* ahead) {
+// Scores of NQ queries for the keys of NT tiles, not yet scaled by args.scale. `aheads` are the
+// blocks to fetch meanwhile, one for each tile.
+template <typename Element, unsigned NQ, unsigned NT>
+TRINE_LANES_INLINE void score_tiles_of(const AttentionSegmentArgs& args, std::int64_t query,
+                                       std::int64_t tile, const char* const* aheads) {
   constexpr std::int64_t kRowBytes = kKeys * Element::kBytes;
-  const void* k = args.tiles[tile].k;
   const float* q = args.q + query * args.q_stride;
   float* scores = args.scores + query * kScoresStride + tile * kKeys;
+  const void* k[NT];
+  const char* ahead[NT];
+#pragma GCC unroll 4
+  for (std::int64_t t = 0; t < NT; ++t) {
+    k[t] = args.tiles[tile + t].k;
+    ahead[t] = aheads[t];
+  }
   for (std::int64_t part = 0; part < 2; part += kScoreVectors) {
-    V s[NQ][kScoreVectors];
+    V s[NQ][NT][kScoreVectors];
 #pragma GCC unroll 16
     for (std::int64_t m = 0; m < NQ; ++m) {
+#pragma GCC unroll 4
+      for (std::int64_t t = 0; t < NT; ++t) {
 #pragma GCC unroll 2
-      for (std::int64_t n = 0; n < kScoreVectors; ++n) {
-        s[m][n] = vzero();
+        for (std::int64_t n = 0; n < kScoreVectors; ++n) {
+          s[m][t][n] = vzero();
+        }
       }
     }
     for (std::int64_t d = 0; d < args.dim_k; ++d) {
-      for (std::int64_t line = 0; line < kRowBytes; line += 64) {
-        __builtin_prefetch(ahead + d * kRowBytes + line);
-      }
-      V kv[kScoreVectors];
+      V kv[NT][kScoreVectors];
+#pragma GCC unroll 4
+      for (std::int64_t t = 0; t < NT; ++t) {
+        for (std::int64_t line = 0; line < kRowBytes; line += 64) {
+          __builtin_prefetch(ahead[t] + d * kRowBytes + line);
+        }
 #pragma GCC unroll 2
-      for (std::int64_t n = 0; n < kScoreVectors; ++n) {
-        kv[n] = Element::load(k, d * kKeys + 16 * (part + n));
+        for (std::int64_t n = 0; n < kScoreVectors; ++n) {
+          kv[t][n] = Element::load(k[t], d * kKeys + 16 * (part + n));
+        }
       }
 #pragma GCC unroll 16
       for (std::int64_t m = 0; m < NQ; ++m) {
         const V qv = vset(q[m * args.q_stride + d]);
+#pragma GCC unroll 4
+        for (std::int64_t t = 0; t < NT; ++t) {
 #pragma GCC unroll 2
-        for (std::int64_t n = 0; n < kScoreVectors; ++n) {
-          s[m][n] = vfma(kv[n], qv, s[m][n]);
+          for (std::int64_t n = 0; n < kScoreVectors; ++n) {
+            s[m][t][n] = vfma(kv[t][n], qv, s[m][t][n]);
+          }
         }
       }
     }
-#pragma GCC unroll 2
-    for (std::int64_t n = 0; n < kScoreVectors; ++n) {
 #pragma GCC unroll 16
-      for (std::int64_t m = 0; m < NQ; ++m) {
-        vstore(scores + m * kScoresStride + 16 * (part + n), s[m][n]);
+    for (std::int64_t m = 0; m < NQ; ++m) {
+#pragma GCC unroll 4
+      for (std::int64_t t = 0; t < NT; ++t) {
+#pragma GCC unroll 2
+        for (std::int64_t n = 0; n < kScoreVectors; ++n) {
+          vstore(scores + m * kScoresStride + t * kKeys + 16 * (part + n), s[m][t][n]);
+        }
       }
     }
   }
@@ -90,26 +109,42 @@ void score_queries(const AttentionSegmentArgs& args, std::int64_t query, std::in
                    std::int64_t tile, const char* ahead) {
   if constexpr (NQ > 0) {
     if (count == NQ) {
-      score_tile<Element, NQ>(args, query, tile, ahead);
+      score_tiles_of<Element, NQ, 1>(args, query, tile, &ahead);
     } else {
       score_queries<Element, NQ - 1>(args, query, count, tile, ahead);
     }
   }
 }
 
+// The segment's tiles in groups, for as few queries as NQ. Returns the first tile that is left.
+template <typename Element, unsigned NQ>
+std::int64_t score_few(const AttentionSegmentArgs& args, std::int64_t distance) {
+  constexpr unsigned kTiles = score_tiles(NQ);
+  std::int64_t tile = 0;
+  for (; tile + kTiles <= args.num_tiles; tile += kTiles) {
+    const char* aheads[kTiles];
+    for (unsigned t = 0; t < kTiles; ++t) {
+      aheads[t] = block_at(args, tile + t + distance);
+    }
+    score_tiles_of<Element, NQ, kTiles>(args, 0, tile, aheads);
+  }
+  return tile;
+}
+
 template <typename Element>
 void score_segment(const AttentionSegmentArgs& args, std::int64_t distance) {
-  for (std::int64_t tile = 0; tile < args.num_tiles; ++tile) {
-    const std::uint32_t* visible = args.visible + tile * args.num_queries;
+  std::int64_t tile = 0;
+  if (args.num_queries == 1) {
+    tile = score_few<Element, 1>(args, distance);
+  } else if (args.num_queries == 2) {
+    tile = score_few<Element, 2>(args, distance);
+  }
+  for (; tile < args.num_tiles; ++tile) {
     const char* ahead = block_at(args, tile + distance);
     for (std::int64_t query = 0; query < args.num_queries; query += kMaxScoreQueries) {
       const std::int64_t rest = args.num_queries - query;
       const std::int64_t count = rest < kMaxScoreQueries ? rest : kMaxScoreQueries;
-      std::uint32_t any = 0;
-      for (std::int64_t i = 0; i < count; ++i) {
-        any |= visible[query + i];
-      }
-      if (any != 0) {
+      if (tile_seen(args, query, count, tile)) {
         score_queries<Element, kMaxScoreQueries>(args, query, count, tile, ahead);
         ahead = static_cast<const char*>(args.tiles[tile].k);  // is being read: costs nothing
       }
@@ -252,8 +287,8 @@ void attention_merge(float* max, float* sum, float* acc, float next_max, float n
   const V first = vset(*max);
   const V second = vset(next_max);
   const V both = vmax(first, second);
-  const V first_factor = vexp(vsub(first, both));
-  const V second_factor = vexp(vsub(second, both));
+  const V first_factor = vexp_below(vsub(first, both));
+  const V second_factor = vexp_below(vsub(second, both));
   float lanes[16];
   vstore(lanes, vfma(vset(next_sum), second_factor, vmul(vset(*sum), first_factor)));
   *sum = lanes[0];

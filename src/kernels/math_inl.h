@@ -8,23 +8,28 @@
 namespace trine::kernels {
 namespace {
 
-TRINE_LANES_INLINE V vexp(V x) {
-  // Outside these borders the result is 0 or infinity anyway. A NaN passes: it is the second
-  // operand.
-  x = vmax(vset(-104.0f), vmin(vset(89.0f), x));
+// vexp() of what is not above 89, in bits too. The polynomial is evaluated as Estrin does, in three
+// dependent steps instead of five: where exponentials stand one after another, the chain of one is
+// longer than the processor looks ahead.
+TRINE_LANES_INLINE V vexp_below(V x) {
+  // Below -104 the result is 0 anyway. A NaN passes: it is the second operand.
+  x = vmax(vset(-104.0f), x);
   const V magic = vset(0x1.8p23f);  // adding it rounds to an integer in the low mantissa bits
   const V shifted = vfma(x, vset(0x1.715476p0f), magic);
   const V n = vsub(shifted, magic);
   V r = vfma(n, vset(-0x1.62e4p-1f), x);  // ln 2 in two parts; n times the first is exact
   r = vfma(n, vset(-0x1.7f7d1cp-20f), r);
-  V q = vset(0x1.9f085ap-13f);
-  q = vfma(q, r, vset(0x1.6d8d52p-10f));
-  q = vfma(q, r, vset(0x1.111272p-7f));
-  q = vfma(q, r, vset(0x1.55548ep-5f));
-  q = vfma(q, r, vset(0x1.555554p-3f));
-  q = vfma(q, r, vset(0.5f));
-  const V p = vadd(vset(1.0f), vfma(vmul(r, r), q, r));
-  return vscale_pow2(p, shifted);
+  const V square = vmul(r, r);
+  const V high = vfma(vset(0x1.9f085ap-13f), r, vset(0x1.6d8d52p-10f));
+  const V middle = vfma(vset(0x1.111272p-7f), r, vset(0x1.55548ep-5f));
+  const V low = vfma(vset(0x1.555554p-3f), r, vset(0.5f));
+  const V q = vfma(vfma(high, square, middle), square, low);
+  const V p = vadd(vset(1.0f), vfma(square, q, r));
+  return vscale_pow2(p, n, shifted);
+}
+
+TRINE_LANES_INLINE V vexp(V x) {
+  return vexp_below(vmin(vset(89.0f), x));  // above, the result is infinity anyway
 }
 
 TRINE_LANES_INLINE V vtanh(V x) {

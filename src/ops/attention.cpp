@@ -25,7 +25,7 @@ constexpr std::int64_t kMaxQueries = 64;
 // Items per thread that let fast members take over from slow ones.
 constexpr std::int64_t kItemsPerThread = 3;
 // Tiles of the next segment that a kernel may fetch ahead.
-constexpr std::int64_t kTilesComing = 4;
+constexpr std::int64_t kTilesComing = kSegmentTiles;
 // Most memory for the states of segments that are computed apart.
 constexpr std::int64_t kMaxStateBytes = std::int64_t{64} << 20;
 
@@ -437,39 +437,76 @@ class Step {
 
   void run(Context& ctx, const float* q, std::int64_t q_stride, float* out,
            std::int64_t out_stride) {
-    // Items are taken in order by whoever is free; which member computes one does not change its
-    // result.
-    std::atomic<std::int64_t> next{0};
+    // Which member computes an item does not change its result. Whole units are taken in order, the
+    // longest first; segments in one stream for each member, so that what a kernel fetches ahead is
+    // what the same member computes next.
+    std::atomic<std::int64_t> next_unit{0};
+    TurnQueue& segments_queue = ctx.turns();
+    if (plan_.split) {
+      segments_queue.start(total_);
+    }
     ctx.team().run([&](int thread_idx) {
       Buffers buffers = shape_;
       buffers.place(ctx.scratch(thread_idx));
-      std::size_t span_idx = 0;
-      std::int64_t base = 0;  // first item of the span
-      for (std::int64_t id = next.fetch_add(1, std::memory_order_relaxed); id < total_;
-           id = next.fetch_add(1, std::memory_order_relaxed)) {
-        std::int64_t count = num_items(plan_, params_, spans_[span_idx]);
-        while (id - base >= count) {
-          base += count;
-          ++span_idx;
-          count = num_items(plan_, params_, spans_[span_idx]);
+      Place place;
+      if (!plan_.split) {
+        for (std::int64_t id = next_unit.fetch_add(1, std::memory_order_relaxed); id < total_;
+             id = next_unit.fetch_add(1, std::memory_order_relaxed)) {
+          const Item item = item_of(id, place);
+          Unit unit = unit_of(item, buffers);
+          unit.load_queries(q, q_stride);
+          run_whole(unit, segments_of(params_, *item.span), buffers, out, out_stride);
         }
-        const AttentionSpan& span = spans_[span_idx];
-        const SegmentRange segments = segments_of(params_, span);
-        const std::int64_t per_unit = plan_.split ? segments.count() : 1;
-        Unit unit(geometry_, params_, span, buffers);
-        select(unit, span, (id - base) / per_unit);
-        unit.load_queries(q, q_stride);
-        if (plan_.split) {
-          const std::int64_t within = (id - base) % per_unit;
-          run_item(unit, segments, id - within, within, out, out_stride);
-        } else {
-          run_whole(unit, segments, buffers, out, out_stride);
+        return;
+      }
+      std::int64_t loaded = -1;  // first item of the unit whose queries are in the buffers
+      for (std::int64_t id = segments_queue.next(thread_idx); id >= 0;
+           id = segments_queue.next(thread_idx)) {
+        const Item item = item_of(id, place);
+        Unit unit = unit_of(item, buffers);
+        if (const std::int64_t first = id - item.segment; first != loaded) {
+          unit.load_queries(q, q_stride);
+          loaded = first;
         }
+        run_item(unit, segments_of(params_, *item.span), id - item.segment, item.segment, out,
+                 out_stride);
       }
     });
   }
 
  private:
+  struct Item {
+    const AttentionSpan* span = nullptr;
+    std::int64_t unit = 0;     // of the span
+    std::int64_t segment = 0;  // of the unit's range; 0 when it is not split
+  };
+
+  // Where a member is in the list of spans: its next item is rarely in another one.
+  struct Place {
+    std::size_t span = 0;
+    std::int64_t first_item = 0;  // of the span
+  };
+
+  Item item_of(std::int64_t id, Place& place) const {
+    if (id < place.first_item) {
+      place = {};
+    }
+    std::int64_t count = num_items(plan_, params_, spans_[place.span]);
+    while (id - place.first_item >= count) {
+      place.first_item += count;
+      count = num_items(plan_, params_, spans_[++place.span]);
+    }
+    const AttentionSpan& span = spans_[place.span];
+    const std::int64_t per_unit = plan_.split ? segments_of(params_, span).count() : 1;
+    return {&span, (id - place.first_item) / per_unit, (id - place.first_item) % per_unit};
+  }
+
+  Unit unit_of(const Item& item, Buffers& buffers) const {
+    Unit unit(geometry_, params_, *item.span, buffers);
+    select(unit, *item.span, item.unit);
+    return unit;
+  }
+
   void select(Unit& unit, const AttentionSpan& span, std::int64_t unit_idx) const {
     // Late rows see most keys: they come first, so that no long item is left for the end.
     const std::int64_t per_block = params_.num_kv_heads * plan_.parts;

@@ -48,6 +48,33 @@ class Kernels(Case):
         self.bad(2, "cannot bench 'offline' without a model", "bench", "offline")
 
 
+class Attention(Case):
+    QUICK = ("--depth", "70", "--weight-bytes", "1", "--repeat", "1")
+
+    def test_json_report(self):
+        out = self.ok("bench", "attention", "--json", *self.QUICK, "--heads", "4/2x16,1/1x8", "--rows", "1,3").json
+        self.assertEqual(set(out), {"machine", "threads", "read_gbps", "rows"})
+        self.assertEqual(
+            [(row["heads"], row["kv_heads"], row["head_dim"], row["m"], row["kv"]) for row in out["rows"]],
+            [(*shape, m, kv) for shape in ((4, 2, 16), (1, 1, 8)) for m in (1, 3) for kv in ("F16", "I8")],
+        )
+        for row in out["rows"]:
+            self.assertEqual(row["depth"], 70)
+            for key in ("us", "gbps", "pct_read", "gflops"):
+                self.assertGreater(row[key], 0, key)
+
+    def test_text_report_and_one_type(self):
+        text = self.ok("bench", "attention", *self.QUICK, "--heads", "6/3x20", "--kv", "bf16", "--threads", "1").text
+        self.assertRegex(text, r"1 threads; read [\d.]+ GB/s \(measured\); 70 tokens of context")
+        self.assertEqual([line.split()[:3] for line in text.splitlines()[3:]], [["6/3x20", "BF16", m] for m in "159"])
+
+    def test_errors(self):
+        for heads in ("32", "32/8", "32/8x", "x", "", "32/5x64", "4/8x64", "0/0x64", "512/8x64", "8/8x1024", "8/8x64x2", "8/-1x64"):
+            self.bad(2, f"--heads {heads}: give H/GxD", "bench", "attention", "--heads", heads)
+        self.bad(2, "depth", "bench", "attention", "--depth", "0")
+        self.bad(2, "cannot bench 'attention' with a model", "bench", "attention", MODEL)
+
+
 class Offline(Case):
     def test_report(self):
         out = self.ok("bench", "offline", MODEL, "--json", "--repeat", "2").json
@@ -103,7 +130,7 @@ class Flags(Case):
             "dataset", "dataset-format", "time-scale", "input-len", "output-len", "prefix-len", "prefix-groups", "prompt-ids", "warmup",
             "request-timeout", "goodput", "extra-body", "max-lag", "max-cpu-wait", "save", "seed", "temperature", "ignore-eos",
         }
-        tested = {"schemes", "rows", "shape", "weight-bytes", "tests", "repeat", "threads", "ctx", "isa"}
+        tested = {"schemes", "rows", "shape", "weight-bytes", "tests", "repeat", "threads", "ctx", "isa", "heads", "depth"}
         # Their effect is tested with run.
         self.assertEqual(flags_of(self, "bench") - common, tested | served | {"kv", "activations"})
 

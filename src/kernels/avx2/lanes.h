@@ -29,6 +29,10 @@ constexpr unsigned kScoreVectors = 1;
 constexpr unsigned kMaxScoreQueries = 6;
 constexpr unsigned kMaxValueQueries = 4;
 
+constexpr unsigned score_tiles(unsigned num_queries) {
+  return num_queries == 1 ? 4 : num_queries == 2 ? 2 : 1;
+}
+
 constexpr unsigned value_vectors(unsigned num_queries) {
   return num_queries == 1 ? 4 : num_queries == 2 ? 2 : 1;
 }
@@ -148,7 +152,7 @@ TRINE_LANES_INLINE __m256 scale_pow2_half(__m256 p, __m256 shifted) {
   return _mm256_mul_ps(_mm256_mul_ps(p, f1), f2);
 }
 
-TRINE_LANES_INLINE V vscale_pow2(V p, V shifted) {
+TRINE_LANES_INLINE V vscale_pow2(V p, V, V shifted) {
   return {scale_pow2_half(p.lo, shifted.lo), scale_pow2_half(p.hi, shifted.hi)};
 }
 

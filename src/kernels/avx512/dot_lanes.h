@@ -127,6 +127,10 @@ TRINE_DOT_INLINE D ddot_at(D sums, B weights, const std::int8_t* x) {
 }
 
 // Wide numbers (attention.h).
+constexpr unsigned wide_vectors(unsigned num_queries) {
+  return num_queries <= 2 ? 4 : num_queries <= 4 ? 2 : 1;
+}
+
 #if defined(TRINE_VNNI)
 constexpr unsigned kMaxWideQueries = 8;
 

@@ -26,6 +26,11 @@ constexpr unsigned kScoreVectors = 2;
 constexpr unsigned kMaxScoreQueries = 8;
 constexpr unsigned kMaxValueQueries = 8;
 
+// With few queries the sums of several tiles, so that none waits for the one before it.
+constexpr unsigned score_tiles(unsigned num_queries) {
+  return num_queries == 1 ? 4 : num_queries == 2 ? 2 : 1;
+}
+
 constexpr unsigned value_vectors(unsigned num_queries) {
   return num_queries <= 3 ? 8 : num_queries <= 6 ? 4 : 2;
 }
@@ -116,14 +121,8 @@ TRINE_LANES_INLINE V vselect_bits(std::uint32_t bits, V a, V b) {
   return _mm512_mask_blend_ps(static_cast<__mmask16>(bits), b, a);
 }
 
-TRINE_LANES_INLINE V vscale_pow2(V p, V shifted) {
-  const __m512i n = _mm512_sub_epi32(_mm512_castps_si512(shifted), _mm512_set1_epi32(0x4b400000));
-  const __m512i n1 = _mm512_srai_epi32(n, 1);
-  const __m512i n2 = _mm512_sub_epi32(n, n1);
-  const __m512i bias = _mm512_set1_epi32(127);
-  const V f1 = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n1, bias), 23));
-  const V f2 = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n2, bias), 23));
-  return _mm512_mul_ps(_mm512_mul_ps(p, f1), f2);
+TRINE_LANES_INLINE V vscale_pow2(V p, V n, V) {
+  return _mm512_scalef_ps(p, n);
 }
 
 TRINE_LANES_INLINE float vreduce_add(V a) {

@@ -33,6 +33,11 @@ constexpr unsigned kMaxDirectRows = 1;
 // Queries that codes of keys or values in a register are multiplied with.
 constexpr unsigned kMaxWideQueries = 1;
 
+// Vectors of kVectorRows for so many queries, at most those of a tile of keys times two.
+constexpr unsigned wide_vectors(unsigned) {
+  return 1;
+}
+
 struct B {
   std::uint8_t v[4 * kVectorRows];
 };

@@ -29,11 +29,15 @@ constexpr unsigned tile_w_rows(unsigned) {
   return 1;
 }
 
-// Attention's register tiles: vectors of 16 keys and queries for scores; queries, and vectors of 16
-// dimensions for so many queries, for values.
+// Attention's register tiles: vectors of 16 keys, queries, and tiles for so many queries, for
+// scores; queries, and vectors of 16 dimensions for so many queries, for values.
 constexpr unsigned kScoreVectors = 1;
 constexpr unsigned kMaxScoreQueries = 1;
 constexpr unsigned kMaxValueQueries = 1;
+
+constexpr unsigned score_tiles(unsigned) {
+  return 1;
+}
 
 constexpr unsigned value_vectors(unsigned) {
   return 1;
@@ -160,7 +164,7 @@ TRINE_LANES_INLINE V vselect_bits(std::uint32_t bits, V a, V b) {
 
 // p * 2^n, where `shifted` = n + 1.5 * 2^23 holds the integer n in its low bits. Two factors keep
 // both exponents in range; the first product is exact, so a subnormal result is rounded once.
-TRINE_LANES_INLINE V vscale_pow2(V p, V shifted) {
+TRINE_LANES_INLINE V vscale_pow2(V p, V, V shifted) {
   V r;
   for (int i = 0; i < 16; ++i) {
     const std::int32_t n =

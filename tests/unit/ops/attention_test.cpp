@@ -178,6 +178,42 @@ TEST(Attention, ASplitContextIsMergedInTheOrderOfAWholeOne) {
   }
 }
 
+TEST(Attention, SplitContextsOfSeveralSpansEqualEachAlone) {
+  // More members than CPUs: those that come late find their segments taken from the back, by
+  // members that were in a later span.
+  constexpr std::int32_t kTokens = 2100;
+  const AttentionShape shape{4, 1, 32, 32, 0, 0.0f, DType::kF16, kTokens};
+  const AttentionCase cases[] = {{shape, 1}, {shape, 2}, {shape, 3}};
+  for (const int num_threads : {2, 3, 8}) {
+    const auto team = make_team(num_threads);
+    ops::Context ctx(*team);
+    std::vector<std::unique_ptr<test::Pages>> pages;
+    std::vector<ops::AttentionSpan> spans;
+    std::vector<float> q, expected;
+    for (const AttentionCase& c : cases) {
+      pages.push_back(std::make_unique<test::Pages>(c.geometry(), kTokens, 5));
+      ops::AttentionSpan span;
+      span.pages = pages.back()->span();
+      span.num_rows = kTokens;
+      write_kv(ctx, c.geometry(), 1, std::span<const ops::AttentionSpan>(&span, 1), c.k.data(),
+               c.k_width(), c.v.data(), c.v_width());
+      span.first_slot = kTokens - 1;
+      span.first_row = static_cast<std::int64_t>(spans.size());
+      span.num_rows = 1;
+      spans.push_back(span);
+      q.insert(q.end(), c.q.end() - c.q_width(), c.q.end());
+      const auto alone = c.run(*make_team(1), {kTokens}, 0);
+      expected.insert(expected.end(), alone.end() - c.out_width(), alone.end());
+    }
+    std::vector<float> out(expected.size());
+    for (int repeat = 0; repeat < 50; ++repeat) {
+      attention(ctx, cases[0].geometry(), cases[0].params(), spans, q.data(), cases[0].q_width(),
+                out.data(), cases[0].out_width());
+      ASSERT_TRUE(same_bits(out, expected)) << num_threads;
+    }
+  }
+}
+
 TEST(Attention, TreesOnALongPrefixEqualTheirChains) {
   const std::vector<std::int32_t> parents{-1, 0, 0, 1, 1, 3, 2};
   const auto num_nodes = static_cast<std::int32_t>(parents.size());
