@@ -11,15 +11,17 @@
 #   make golden     regenerate golden files with the pinned Python oracles (needs network and ~6 GB)
 #   make golden-llama   the same for the llama.cpp logits (builds llama-cpp-python)
 #   make fuzz-long  30 minutes of fuzzing per target (FUZZ_SECONDS to change)
+#   make soak       load tests of the server in their long form (SOAK_SECONDS=1800 of mixed requests, storms, overload)
 #   make clean      remove build/
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := all
-.PHONY: all setup demo test test-all test-clients bench bench-peers lint format golden golden-llama fuzz-long clean
+.PHONY: all setup demo test test-all test-clients bench bench-peers lint format golden golden-llama fuzz-long soak clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
+SOAK_SECONDS ?= 1800
 # -P keeps tools/golden out of the import path: tokenizers.py has the name of a package.
 GOLDEN_PYTHON := .venv/golden/bin/python -P
 
@@ -75,6 +77,9 @@ golden-llama: all .venv/golden/.done
 
 fuzz-long: setup
 	@tools/fuzz_long.sh $(FUZZ_SECONDS)
+
+soak: all
+	TRINE_SOAK_SECONDS=$(SOAK_SECONDS) python3 -B -W ignore::ResourceWarning tests/http/load_test.py build/release/trine
 
 clean:
 	rm -rf build
