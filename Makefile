@@ -3,7 +3,7 @@
 #   make demo       fetch SmolLM2-135M (98 MB) and answer a question with it
 #   make test       what CI runs: lint, release everything, asan unit+property, tsan threaded, fuzz replay + 10 s each
 #   make test-all   every test in every preset, and the tidy build
-#   make test-clients   the server with clients that users have: lm-eval and langchain-openai (fetches ~800 MB from PyPI, once)
+#   make test-clients   the server with clients that users have: lm-eval, langchain-openai, AIPerf (fetches from PyPI, once: 2 GB on disk)
 #   make bench      micro benchmarks, and the packed kernels beside the limits of the machine
 #   make bench-peers    Trine and llama.cpp side by side (builds llama.cpp once; hours, ARGS=--quick: minutes; docs/benchmarks.md)
 #   make lint       format, layers, symbols, file sizes
@@ -43,8 +43,9 @@ test-all: setup
 test-clients: setup
 	@tools/build.sh release trine
 	@tests/http/venv.sh build/venv-clients tests/clients/requirements.txt
-	@for test in lm_eval langchain; do \
-	  echo "== tests/clients/$${test}_test.py"; build/venv-clients/bin/python -B -W ignore tests/clients/$${test}_test.py build/release/trine; done
+	@tests/http/venv.sh build/venv-aiperf tests/clients/requirements-aiperf.txt
+	@for test in clients/lm_eval clients/langchain aiperf/aiperf; do \
+	  file=tests/clients/$${test#*/}_test.py; echo "== $$file"; build/venv-$${test%/*}/bin/python -B -W ignore $$file build/release/trine; done
 
 bench: setup
 	@tools/build.sh release all

@@ -203,8 +203,10 @@ class Overload(LoadCase):
             return answer
 
         with concurrent.futures.ThreadPoolExecutor(8) as places, concurrent.futures.ThreadPoolExecutor(12) as crowd:
-            held = [places.submit(hold, i) for i in range(8)]
-            server.wait_metric("trine_requests_waiting", lambda value: value == 4)
+            held = []
+            for kind in ("running", "waiting"):  # eight at once would be eight that wait
+                held += [places.submit(hold, i) for i in range(4)]
+                server.wait_metric(f"trine_requests_{kind}", lambda value: value == 4)
             more = list(crowd.map(lambda _: server.call("POST", "/v1/completions", self.LONG, timeout=300), range(72)))
             ended_meanwhile = len(ended)
             return more, ended_meanwhile, [one.result() for one in held]
@@ -214,7 +216,7 @@ class Overload(LoadCase):
             text = json.loads(server.call("POST", "/v1/completions", self.LONG)[2])["choices"][0]["text"]
             for _ in range(3):
                 more, ended, held = self.refused_beside(server)
-                self.assertEqual([answer[0] for answer in held], [200] * 8)
+                self.assertEqual([answer[0] for answer in held], [200] * 8, held)
                 for _, _, got in held:
                     self.assertEqual(json.loads(got)["choices"][0]["text"], text)
                 refused = [answer for answer in more if answer[0] == 429]
@@ -307,7 +309,7 @@ class IdleStreams(LoadCase):
             clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(count)]
             for client in clients:
                 client.sendall(head)
-            server.wait_metric("trine_requests_waiting", lambda value: value >= count)
+            server.wait_metric("trine_requests_waiting", lambda value: value >= count, timeout=120)
             for client in clients:  # each is a stream already, and is kept awake
                 text = b""
                 while b": ping" not in text:
