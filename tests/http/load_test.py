@@ -284,7 +284,9 @@ class SlowReaders(LoadCase):
                 client.sendall(request_head("/v1/completions", body))
                 clients.append(client)
             # Others are answered meanwhile, in full.
+            deadline = time.monotonic() + 120
             while (server.metric("trine_http_slow_readers_total") or 0) < count:
+                self.assertLess(time.monotonic(), deadline)
                 self.assertEqual(list(server.stream(max_tokens=5).events())[-1], "[DONE]")
                 most = max(most, resources(server)["anon"])
             # They were dropped for what waits for them, long before the end: their answers would take 90 MB.
