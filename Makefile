@@ -3,7 +3,7 @@
 #   make demo       fetch SmolLM2-135M (98 MB) and answer a question with it
 #   make test       what CI runs: lint, release everything, asan unit+property, tsan threaded, fuzz replay + 10 s each
 #   make test-all   every test in every preset, and the tidy build
-#   make test-clients   the server with clients that users have: lm-eval and langchain-openai (fetches ~800 MB from PyPI, once)
+#   make test-clients   the server with clients that users have: lm-eval, langchain-openai, AIPerf (fetches from PyPI, once: 2 GB on disk)
 #   make bench      micro benchmarks, and the packed kernels beside the limits of the machine
 #   make bench-peers    Trine and llama.cpp side by side (builds llama.cpp once; hours, ARGS=--quick: minutes; docs/benchmarks.md)
 #   make lint       format, layers, symbols, file sizes
@@ -11,15 +11,17 @@
 #   make golden     regenerate golden files with the pinned Python oracles (needs network and ~6 GB)
 #   make golden-llama   the same for the llama.cpp logits (builds llama-cpp-python)
 #   make fuzz-long  30 minutes of fuzzing per target (FUZZ_SECONDS to change)
+#   make soak       load tests of the server in their long form (SOAK_SECONDS=1800 of mixed requests, storms, overload)
 #   make clean      remove build/
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := all
-.PHONY: all setup demo test test-all test-clients bench bench-peers lint format golden golden-llama fuzz-long clean
+.PHONY: all setup demo test test-all test-clients bench bench-peers lint format golden golden-llama fuzz-long soak clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
+SOAK_SECONDS ?= 1800
 # -P keeps tools/golden out of the import path: tokenizers.py has the name of a package.
 GOLDEN_PYTHON := .venv/golden/bin/python -P
 
@@ -41,8 +43,9 @@ test-all: setup
 test-clients: setup
 	@tools/build.sh release trine
 	@tests/http/venv.sh build/venv-clients tests/clients/requirements.txt
-	@for test in lm_eval langchain; do \
-	  echo "== tests/clients/$${test}_test.py"; build/venv-clients/bin/python -B -W ignore tests/clients/$${test}_test.py build/release/trine; done
+	@tests/http/venv.sh build/venv-aiperf tests/clients/requirements-aiperf.txt
+	@for test in clients/lm_eval clients/langchain aiperf/aiperf; do \
+	  file=tests/clients/$${test#*/}_test.py; echo "== $$file"; build/venv-$${test%/*}/bin/python -B -W ignore $$file build/release/trine; done
 
 bench: setup
 	@tools/build.sh release all
@@ -75,6 +78,9 @@ golden-llama: all .venv/golden/.done
 
 fuzz-long: setup
 	@tools/fuzz_long.sh $(FUZZ_SECONDS)
+
+soak: all
+	TRINE_SOAK_SECONDS=$(SOAK_SECONDS) python3 -B -W ignore::ResourceWarning tests/http/load_test.py build/release/trine
 
 clean:
 	rm -rf build

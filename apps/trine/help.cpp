@@ -58,7 +58,7 @@ std::string overview() {
       "searches.\n"
       "Exit status: 0 ok, 1 failure, 2 usage, 3 bad or unsupported model, 4 does not fit, 5 floor "
       "not met,\n"
-      "130 interrupted.\n";
+      "6 void measurement, 130 interrupted.\n";
   return out;
 }
 

@@ -294,6 +294,7 @@ void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
   answer.history.append(draw.token);
   scheduler->add_token(request.id, draw.answer);
   ++request.stats.generated_tokens;
+  ++totals.generated_tokens;
   const bool stops_count = answer.history.num_output() >= request.params.sampling.min_tokens;
   const bool last = answer.history.num_output() == request.max_tokens;
   std::optional<FinishReason> finish;
@@ -381,6 +382,9 @@ void Engine::Impl::commit_admissions() {
     request.started_ms = plan.started_ms;
     request.stats.queue_ms = plan.started_ms - request.submitted_ms;
     request.stats.cached_tokens = admission.cached_tokens;
+    request.prompt_read = admission.cached_tokens;
+    totals.prompt_tokens += admission.cached_tokens;
+    totals.cached_tokens += admission.cached_tokens;
     totals.prefix_query_tokens += index ? request.stats.prompt_tokens : 0;
     totals.prefix_hit_tokens += admission.cached_tokens;
   }
@@ -391,6 +395,9 @@ void Engine::Impl::commit_items() {
     Request& request = *requests[item.request_idx];
     Answer& answer = request.answers[static_cast<std::size_t>(item.answer)];
     answer.kv.commit(item.count);
+    const std::int32_t read = std::min(item.first + item.count, request.stats.prompt_tokens);
+    totals.prompt_tokens += std::max(read - request.prompt_read, 0);
+    request.prompt_read = std::max(request.prompt_read, read);
     if (request.pools()) {
       request.pooled = request.pooled_next;
     }

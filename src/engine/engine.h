@@ -102,7 +102,10 @@ struct EngineMetrics {
   std::int64_t prefix_hit_tokens = 0;
   std::int64_t prefix_evictions = 0;  // pages
   std::int64_t steps = 0;
-  std::int64_t step_tokens = 0;  // computed
+  std::int64_t step_tokens = 0;       // computed
+  std::int64_t prompt_tokens = 0;     // read, each once: computed or found in the prefix cache
+  std::int64_t cached_tokens = 0;     // of those, found
+  std::int64_t generated_tokens = 0;  // end tokens included
   double step_ms_last = 0.0;
   double step_ms_sum = 0.0;
   std::int64_t first_tokens = 0;  // requests that got one
@@ -129,6 +132,8 @@ class Engine {
   void cancel(RequestId id);
 
   const std::optional<sched::Refusal>& refusal() const;
+  // The field that the last refused submit() is about, as the request names it; empty: none.
+  std::string_view refused_field() const;
   // The next step; empty when nothing is to do.
   const StepPlan& schedule();
   // Computes it. An error of the model is kept in the plan, for commit() to report.

@@ -46,6 +46,7 @@ struct Request {
   std::vector<Answer> answers;
   std::int32_t num_unfinished = 0;
   RequestStats stats;
+  std::int32_t prompt_read = 0;  // tokens of the prompt that were read once; never less
   // What the prompt's rows gave; run() writes, and repeats itself when it is repeated.
   std::vector<sampling::Logprobs> prompt_logprobs;
   std::optional<Error> prompt_error;
@@ -93,6 +94,7 @@ struct Engine::Impl : sched::PrefixOracle, LayerObserver {
   std::unique_ptr<sched::Scheduler> scheduler;
   std::unique_ptr<sched::StepBudget> budget;
   std::optional<sched::Refusal> refusal;
+  std::string refused_field;
   EngineMetrics totals;  // its sums
   std::unique_ptr<Model::Workspace> workspace;
   std::vector<std::unique_ptr<Request>> requests;  // in order of arrival
@@ -108,7 +110,9 @@ struct Engine::Impl : sched::PrefixOracle, LayerObserver {
   double now_ms() const { return options.now_ms(); }
 
   Result<std::unique_ptr<Request>> make_request(GenerationRequest params, EventCallback on_event);
-  Status check_request(const GenerationRequest& params) const;
+  Status check_request(const GenerationRequest& params);
+  Status check_prompt(const GenerationRequest& params);
+  Status check_ways(const GenerationRequest& params);
 
   std::int32_t cached_tokens(sched::JobId job) const override;
   std::size_t index_of(RequestId id) const;  // requests.size() when it is gone

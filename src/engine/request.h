@@ -26,6 +26,13 @@ enum class Pooling : std::uint8_t {
   kLast,
 };
 
+// What the caller calls these fields of a request, for messages.
+struct FieldNames {
+  std::string prompt = "prompt";
+  std::string max_tokens = "max_tokens";
+  std::string stop_ids = "stop_ids";
+};
+
 struct GenerationRequest {
   std::vector<std::int32_t> prompt = {};  // at least one token
   sampling::SamplingParams sampling = {};
@@ -65,6 +72,7 @@ struct GenerationRequest {
   std::int32_t priority = 0;
   // From submit(), in the queue or at work; past it the request ends with an error.
   std::optional<double> timeout_ms = std::nullopt;
+  FieldNames names = {};
   // When not null: polled at every step; true ends the request as cancelled. Outlives the request.
   const std::atomic<bool>* cancel = nullptr;
 };

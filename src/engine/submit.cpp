@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -11,6 +13,8 @@
 #include "platform/memory.h"
 
 namespace trine {
+
+using namespace std::string_literals;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
@@ -166,6 +170,10 @@ const std::vector<std::int32_t>& Engine::eos_ids() const {
   return impl_->eos_ids;
 }
 
+std::string_view Engine::refused_field() const {
+  return impl_->refused_field;
+}
+
 const std::optional<sched::Refusal>& Engine::refusal() const {
   return impl_->refusal;
 }
@@ -211,48 +219,84 @@ bool Engine::idle() const {
   return impl_->requests.empty();
 }
 
-Status Engine::Impl::check_request(const GenerationRequest& params) const {
+// Tokens of the vocabulary, and as many as the context has room for.
+Status Engine::Impl::check_prompt(const GenerationRequest& params) {
+  refused_field = params.names.prompt;
   if (params.prompt.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "prompt has no tokens, at least one needed");
+    return fail(ErrorCode::kInvalidArgument, "{} has no tokens, at least one needed",
+                refused_field);
   }
   for (std::size_t i = 0; i < params.prompt.size(); ++i) {
     if (params.prompt[i] < 0 || params.prompt[i] >= vocab_size) {
       return fail(ErrorCode::kInvalidArgument,
-                  "prompt: token {} at position {} is not in the vocabulary [0, {})",
+                  "{}: token {} at position {} is not in the vocabulary [0, {})", refused_field,
                   params.prompt[i], i, vocab_size);
     }
   }
+  const auto prompt_tokens = static_cast<std::int64_t>(params.prompt.size());
+  if (prompt_tokens + 1 > options.context_tokens) {
+    return fail(ErrorCode::kExhausted,
+                "{} has {} tokens and an answer needs one, the context holds {}; shorten it or "
+                "raise the context",
+                refused_field, prompt_tokens, options.context_tokens);
+  }
+  const std::int64_t max_tokens = params.max_tokens.value_or(1);
+  refused_field = params.names.max_tokens;
+  if (max_tokens < 1) {
+    return fail(ErrorCode::kInvalidArgument, "{} is {}, must be at least 1", refused_field,
+                max_tokens);
+  }
+  if (prompt_tokens + max_tokens > options.context_tokens) {
+    return fail(ErrorCode::kExhausted,
+                "{} prompt tokens and {} {} need {} tokens, the context holds {}; lower {}, "
+                "shorten the prompt or raise the context",
+                prompt_tokens, max_tokens, refused_field, prompt_tokens + max_tokens,
+                options.context_tokens, refused_field);
+  }
+  return {};
+}
+
+Status Engine::Impl::check_request(const GenerationRequest& params) {
+  TRINE_TRY(check_prompt(params));
+  refused_field = "n"s;
   if (params.n < 1 || params.n > options.max_sequences) {
     return fail(ErrorCode::kInvalidArgument, "n is {}, must be in [1, {}]", params.n,
                 options.max_sequences);
   }
+  refused_field = "timeout_ms"s;
   if (params.timeout_ms && !(*params.timeout_ms > 0.0)) {
     return fail(ErrorCode::kInvalidArgument, "timeout_ms is {}, must be above 0",
                 *params.timeout_ms);
   }
-  if (params.max_tokens && *params.max_tokens < 1) {
-    return fail(ErrorCode::kInvalidArgument, "max_tokens is {}, must be at least 1",
-                *params.max_tokens);
-  }
-  const auto prompt_tokens = static_cast<std::int64_t>(params.prompt.size());
-  const std::int64_t max_tokens = params.max_tokens.value_or(1);
-  if (prompt_tokens + max_tokens > options.context_tokens) {
-    return fail(
-        ErrorCode::kExhausted,
-        "{} prompt tokens and {} max_tokens need {} tokens, the context holds {}; shorten the "
-        "prompt, lower max_tokens or raise the context",
-        prompt_tokens, max_tokens, prompt_tokens + max_tokens, options.context_tokens);
-  }
+  refused_field = "min_tokens"s;
   if (params.max_tokens && params.sampling.min_tokens > *params.max_tokens) {
-    return fail(ErrorCode::kInvalidArgument, "min_tokens is {}, must be at most max_tokens ({})",
-                params.sampling.min_tokens, *params.max_tokens);
+    return fail(ErrorCode::kInvalidArgument, "min_tokens is {}, must be at most {} ({})",
+                params.sampling.min_tokens, params.names.max_tokens, *params.max_tokens);
   }
+  refused_field = params.names.stop_ids;
+  for (const std::int32_t id : params.stop_ids) {
+    if (id < 0 || id >= vocab_size) {
+      return fail(ErrorCode::kInvalidArgument, "{}: token {} is not in the vocabulary [0, {})",
+                  refused_field, id, vocab_size);
+    }
+  }
+  refused_field = "stop"s;
   for (std::size_t i = 0; i < params.stop.size(); ++i) {
     if (params.stop[i].empty()) {
       return fail(ErrorCode::kInvalidArgument, "stop[{}] is empty, at least one character needed",
                   i);
     }
   }
+  if (!params.stop.empty() && tokenizer == nullptr) {
+    return fail(ErrorCode::kInvalidArgument,
+                "stop: this model has no tokenizer, so it has no text to stop at");
+  }
+  return check_ways(params);
+}
+
+// Grammar, log-probabilities of the prompt, pooling.
+Status Engine::Impl::check_ways(const GenerationRequest& params) {
+  refused_field = "grammar"s;
   if (params.grammar != nullptr) {
     if (tokenizer == nullptr) {
       return fail(ErrorCode::kInvalidArgument,
@@ -265,9 +309,11 @@ Status Engine::Impl::check_request(const GenerationRequest& params) const {
                   bound, tokenizer->vocab_size());
     }
   }
+  refused_field = "prompt_logprobs"s;
   if (params.prompt_logprobs) {
     // What an answer holds of them at once.
     constexpr std::int64_t kMostEntries = 4 << 20;
+    const auto prompt_tokens = static_cast<std::int64_t>(params.prompt.size());
     const std::int64_t entries = prompt_tokens * (std::int64_t{*params.prompt_logprobs} + 1);
     if (*params.prompt_logprobs < 0 || entries > kMostEntries) {
       return fail(ErrorCode::kExhausted,
@@ -276,16 +322,14 @@ Status Engine::Impl::check_request(const GenerationRequest& params) const {
                   *params.prompt_logprobs, prompt_tokens, entries, kMostEntries);
     }
   }
+  refused_field = "pooling"s;
   if (params.pooling != Pooling::kNone &&
       (params.n != 1 || params.prompt_logprobs || params.grammar != nullptr)) {
     return fail(ErrorCode::kInvalidArgument,
                 "pooling: nothing is drawn, so n must be 1, and there is no grammar and no "
                 "prompt_logprobs");
   }
-  if (!params.stop.empty() && tokenizer == nullptr) {
-    return fail(ErrorCode::kInvalidArgument,
-                "stop: this model has no tokenizer, so it has no text to stop at");
-  }
+  refused_field.clear();
   return {};
 }
 
@@ -298,9 +342,13 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
     request->stop_ids.insert(request->stop_ids.end(), eos_ids.begin(), eos_ids.end());
   }
   std::sort(request->stop_ids.begin(), request->stop_ids.end());
-  TRINE_TRY_ASSIGN(
-      sampling::LogitsPipeline pipeline,
-      sampling::LogitsPipeline::create(params.sampling, vocab_size, request->stop_ids));
+  auto pipeline = sampling::LogitsPipeline::create(params.sampling, vocab_size, request->stop_ids);
+  if (!pipeline.has_value()) {
+    // Its messages begin with the field.
+    const std::string_view message = pipeline.error().message;
+    refused_field = message.substr(0, message.find_first_of(" :["));
+    return tl::unexpected(std::move(pipeline).error());
+  }
   const auto prompt_tokens = static_cast<std::int32_t>(params.prompt.size());
   request->max_tokens = params.pooling != Pooling::kNone
                             ? 1
@@ -311,11 +359,13 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
   const std::int64_t pages =
       sched::Scheduler::longest_course(prompt_tokens, request->max_tokens, params.n);
   if (pages > pool->num_pages()) {
+    refused_field = params.n > 1 ? "n"s : params.names.max_tokens;
     return fail(
         ErrorCode::kExhausted,
         "{} answers of {} prompt tokens and up to {} more need {} pages of kv cache, there are {}; "
-        "lower n or max_tokens, or raise kv_tokens",
-        params.n, prompt_tokens, request->max_tokens, pages, pool->num_pages());
+        "lower n or {}, or raise kv_tokens",
+        params.n, prompt_tokens, request->max_tokens, pages, pool->num_pages(),
+        params.names.max_tokens);
   }
   std::uint64_t seed = 0;
   if (params.sampling.seed) {
@@ -327,7 +377,7 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
   for (std::int32_t i = 0; i < params.n; ++i) {
     Answer& answer = request->answers.emplace_back(*pool);
     answer.seed = seed + static_cast<std::uint64_t>(i);
-    answer.history.reset(params.prompt, vocab_size, pipeline.needs_counts(), request->max_tokens);
+    answer.history.reset(params.prompt, vocab_size, pipeline->needs_counts(), request->max_tokens);
     answer.stops = StopMatcher(params.stop, params.include_stop);
     if (params.grammar != nullptr) {
       TRINE_TRY_ASSIGN(answer.matcher, grammar::Matcher::create(params.grammar));
@@ -339,7 +389,7 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
       (void)answer.decoder->push(params.prompt.back());
     }
   }
-  request->pipeline = std::move(pipeline);
+  request->pipeline = *std::move(pipeline);
   request->answers.front().kv.reserve_table(prompt_tokens + request->max_tokens);
   request->num_unfinished = params.n;
   request->stats = {.seed = seed,

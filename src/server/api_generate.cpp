@@ -137,6 +137,10 @@ openai::ApiResult<std::vector<GenerationRequest>> embedding_requests(
     }
     GenerationRequest& one = out.emplace_back();
     one.prompt = *std::move(ids);
+    one.names.prompt = "input";
+    if (asked.inputs.size() > 1) {
+      one.names.prompt += fmt::format("[{}]", out.size() - 1);
+    }
     one.priority = asked.priority;
     one.pooling = asked.pooling == openai::Pooling::kMean   ? Pooling::kMean
                   : asked.pooling == openai::Pooling::kLast ? Pooling::kLast
@@ -233,6 +237,9 @@ void Api::generate(Request request, const Responder& responder, Parse<Parsed> pa
           for (std::vector<std::int32_t>& prompt : prepared->prompts) {
             GenerationRequest& one = job->requests.emplace_back((*asked)->generation);
             one.prompt = std::move(prompt);
+            if (prepared->prompts.size() > 1) {
+              one.names.prompt += fmt::format("[{}]", job->requests.size() - 1);
+            }
             one.tenant = request.principal.tenant;
             one.grammar = prepared->grammar;
             fit_default_length((*asked)->max_tokens_by_default, model->engine->context_tokens(),

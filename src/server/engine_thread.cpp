@@ -84,6 +84,7 @@ struct EngineThread::Impl {
   std::vector<std::shared_ptr<Running>> running;
   std::vector<Delivery> batch;
   std::vector<std::function<void()>> notices;  // before the batch
+  EngineMetrics counted;                       // what the series know
   double step_ended_ms = 0.0;
   double published_ms = 0.0;
   std::thread thread;
@@ -162,7 +163,9 @@ void EngineThread::Impl::start_job(const std::shared_ptr<Job>& job) {
     } else if (engine->refusal().has_value() && id.error().code == ErrorCode::kUnavailable) {
       refused = openai::queue_full(*engine->refusal());
     } else {
-      refused = openai::api_error(id.error());
+      const std::string_view field = engine->refused_field();
+      refused = openai::api_error(id.error(),
+                                  field.empty() ? std::nullopt : std::optional(std::string(field)));
     }
   }
   job->requests.clear();
@@ -232,6 +235,11 @@ void EngineThread::Impl::step() {
   gate->leave();
   step_ended_ms = now_ms();
   engine->commit();
+  const EngineMetrics now = engine->metrics();
+  series->tokens(now.prompt_tokens - counted.prompt_tokens,
+                 now.cached_tokens - counted.cached_tokens,
+                 now.generated_tokens - counted.generated_tokens);
+  counted = now;
   if (num_tokens > 0) {
     series->step(num_tokens, step_ended_ms - started_ms);
   }

@@ -129,7 +129,8 @@ class ModelSeries final : public Metrics::Model {
         iteration_(impl.histogram("trine_iteration_tokens", "Tokens computed in a step",
                                   labels(name), kIterationBuckets)),
         step_(impl.histogram("trine_step_seconds", "Time of a step", labels(name), kStepBuckets)),
-        prompt_tokens_(impl.counter("trine_prompt_tokens_total", "Prompt tokens of ended requests",
+        prompt_tokens_(impl.counter("trine_prompt_tokens_total",
+                                    "Prompt tokens read, computed or found in the prefix cache",
                                     labels(name))),
         cached_tokens_(impl.counter("trine_prompt_tokens_cached_total",
                                     "Of those, found in the prefix cache", labels(name))),
@@ -148,6 +149,12 @@ class ModelSeries final : public Metrics::Model {
     step_.Observe(step_ms * 1e-3);
   }
 
+  void tokens(std::int64_t prompt, std::int64_t cached, std::int64_t generated) override {
+    prompt_tokens_.Increment(static_cast<double>(prompt));
+    cached_tokens_.Increment(static_cast<double>(cached));
+    generation_tokens_.Increment(static_cast<double>(generated));
+  }
+
   void inter_token(double ms) override { itl_.Observe(ms * 1e-3); }
 
   void answer_ended(FinishReason reason) override {
@@ -155,9 +162,6 @@ class ModelSeries final : public Metrics::Model {
   }
 
   void request_ended(const RequestStats& stats, double e2e_ms) override {
-    prompt_tokens_.Increment(stats.prompt_tokens);
-    cached_tokens_.Increment(stats.cached_tokens);
-    generation_tokens_.Increment(stats.generated_tokens);
     prompt_.Observe(stats.prompt_tokens);
     e2e_.Observe(e2e_ms * 1e-3);
     if (stats.generated_tokens == 0) {

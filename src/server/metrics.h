@@ -47,6 +47,8 @@ class Metrics::Model {
   virtual ~Model() = default;
   // A step of so many tokens in so many milliseconds was computed.
   virtual void step(std::int32_t num_tokens, double step_ms) = 0;
+  // What it did for prompts and answers.
+  virtual void tokens(std::int64_t prompt, std::int64_t cached, std::int64_t generated) = 0;
   // Between two tokens of one answer.
   virtual void inter_token(double ms) = 0;
   virtual void answer_ended(FinishReason reason) = 0;

@@ -289,6 +289,50 @@ class Streams(Shared):
         client.close()
         self.server.wait_metric("trine_requests_running", lambda value: value == 0)
 
+    def test_refusals_of_the_engine_name_the_field_as_the_request_does(self):
+        long = "word " * 9000
+        talk = lambda text: [{"role": "user", "content": text}]  # noqa: E731
+        for path, body, param, words in (
+            ("completions", {"prompt": "a", "max_tokens": 5000}, "max_tokens", "5000 max_tokens need"),
+            ("completions", {"prompt": "a", "max_completion_tokens": 5000}, "max_completion_tokens", "5000 max_completion_tokens need"),
+            ("completions", {"prompt": "a", "n_predict": 5000}, "n_predict", "5000 n_predict need"),
+            ("completions", {"prompt": long}, "prompt", "prompt has"),
+            ("completions", {"prompt": ["a", long]}, "prompt[1]", "prompt[1] has"),
+            ("completions", {"prompt": [99999]}, "prompt", "prompt: token 99999"),
+            ("completions", {"prompt": "a", "stop_token_ids": [99999]}, "stop_token_ids", "stop_token_ids: token 99999"),
+            ("completions", {"prompt": "a", "logit_bias": {"99999": 1}}, "logit_bias", "logit_bias: token 99999"),
+            ("completions", {"prompt": "a", "n": 100}, "n", "n is 100, must be in [1, 64]"),
+            ("completions", {"prompt": "a", "grammar": "root ="}, "grammar", "grammar"),
+            ("chat/completions", {"messages": talk("a"), "max_tokens": 5000}, "max_tokens", "5000 max_tokens need"),
+            ("chat/completions", {"messages": talk("a"), "max_completion_tokens": 5000}, "max_completion_tokens", "5000 max_completion_tokens need"),
+            ("chat/completions", {"messages": talk(long)}, "messages", "messages has"),
+            ("responses", {"input": "a", "max_output_tokens": 5000}, "max_output_tokens", "5000 max_output_tokens need"),
+            ("responses", {"input": long}, "input", "input has"),
+        ):
+            with self.subTest(path=path, body=str(body)[:80]):
+                status, _, text = self.server.call("POST", f"/v1/{path}", body)
+                error = json.loads(text)["error"]
+                self.assertEqual((status, error["param"]), (400, param), error)
+                self.assertIn(words, error["message"])
+
+    def test_counters_move_with_every_step(self):
+        """While an answer is on its way, not when it ends; the same under vLLM's names."""
+        names = [f"{prefix}{name}_tokens_total" for prefix in ("trine_", "vllm:") for name in ("prompt", "generation")]
+        before = [self.server.metric(name) for name in names]
+        stream = self.server.stream(prompt="Four five six", max_tokens=1900, ignore_eos=True, stream_options={"include_usage": True})
+        for _ in range(20):
+            next(events := stream.events())
+        during = [self.server.metric(name) - b for name, b in zip(names, before)]
+        self.assertEqual(self.server.metric("trine_requests_running"), 1)  # it goes on
+        usage = json.loads([event for event in events if event != "[DONE]"][-1])["usage"]
+        self.assertEqual(during[0], usage["prompt_tokens"])
+        self.assertGreaterEqual(during[1], 20)
+        self.assertLess(during[1], 1900)
+        self.assertEqual(during[2], during[0])
+        self.assertGreaterEqual(during[3], during[1])
+        after = [self.server.metric(name) - b for name, b in zip(names, before)]
+        self.assertEqual(after, [usage["prompt_tokens"], 1900] * 2)
+
     def test_metrics_count(self):
         names = ("trine_prompt_tokens_total", "trine_generation_tokens_total", "trine_time_to_first_token_seconds_count", "trine_inter_token_latency_seconds_count")
         before = [self.server.metric(name) or 0 for name in names]
@@ -354,8 +398,9 @@ class Embeddings(Shared):
             ({"input": "a", "pooling": "cls"}, "pooling"),
             ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
             ({"input": "a", "stream": True}, "stream"),
-            ({"input": [[99999999]]}, None),
-            ({"input": "word " * 9000}, None),
+            ({"input": [[99999999]]}, "input"),
+            ({"input": ["a", [99999999]]}, "input[1]"),
+            ({"input": "word " * 9000}, "input"),
         ):
             with self.subTest(body=str(body)[:60]):
                 status, got = self.embed(**body)

@@ -125,7 +125,7 @@ ApiStatus read_stream(const Json& body, CommonRequest& out) {
 }  // namespace
 
 ApiResult<Json> open_body(Shape shape, std::string_view body, const Limits& limits,
-                          std::vector<std::string>& warnings) {
+                          std::vector<std::string>& warnings, Spelling* spelling) {
   if (body.size() > limits.max_body_bytes) {
     return tl::unexpected(body_too_large(body.size(), limits.max_body_bytes));
   }
@@ -140,7 +140,7 @@ ApiResult<Json> open_body(Shape shape, std::string_view body, const Limits& limi
   if (!parsed->is_object()) {
     return tl::unexpected(bad_field("the body", "must be a JSON object"));
   }
-  TRINE_TRY(check_object(shape, "", *parsed, warnings));
+  TRINE_TRY(check_object(shape, "", *parsed, warnings, spelling));
   return std::move(*parsed);
 }
 
@@ -189,17 +189,19 @@ std::int64_t count_prompt_tokens(const Json& value, const Limits& limits) {
 }
 
 ApiStatus check_cost(std::int64_t prompts, std::int64_t prompt_tokens, std::int64_t n,
-                     std::optional<std::int32_t> max_tokens, const Limits& limits) {
+                     std::optional<std::int32_t> max_tokens, std::string_view max_name,
+                     const Limits& limits) {
   const std::int64_t longest =
       std::min(max_tokens.value_or(limits.context_tokens), limits.context_tokens);
   // At most 1024 x 128 x 2^31 tokens: no overflow.
   const std::int64_t cost = n * (prompts * longest + prompt_tokens);
   if (cost > limits.max_cost_tokens) {
     ApiError error = bad_field(
-        "n", fmt::format("is {}: {} prompts of {} tokens or less and up to {} tokens per answer "
-                         "make {}, at most {} in one request; lower n or max_tokens, or send "
-                         "fewer prompts",
-                         n, prompts, prompt_tokens, longest, cost, limits.max_cost_tokens));
+        "n",
+        fmt::format("is {}: {} prompts of {} tokens or less and up to {} tokens per answer "
+                    "make {}, at most {} in one request; lower n or {}, or send fewer "
+                    "prompts",
+                    n, prompts, prompt_tokens, longest, cost, limits.max_cost_tokens, max_name));
     error.code = "limit_exceeded";
     return tl::unexpected(std::move(error));
   }
@@ -249,7 +251,8 @@ ApiResult<std::vector<Prompt>> get_prompts(const Json& value, std::string_view p
   return out;
 }
 
-ApiStatus read_common(const Json& body, const Limits& limits, CommonRequest& out) {
+ApiStatus read_common(const Json& body, const Limits& limits, const Spelling& spelling,
+                      CommonRequest& out) {
   out.model = get_string(body, "model");
   GenerationRequest& generation = out.generation;
   generation.sampling = limits.default_sampling;
@@ -284,7 +287,8 @@ ApiStatus read_common(const Json& body, const Limits& limits, CommonRequest& out
     TRINE_TRY(read_speculative(*speculative, out));
   }
   TRINE_TRY(read_stream(body, out));
-  return read_constraint(body, out);
+  generation.names.stop_ids = "stop_token_ids";
+  return read_constraint(body, spelling, out);
 }
 
 }  // namespace trine::server::openai

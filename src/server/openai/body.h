@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 // The body as an object whose fields are checked against the table.
 ApiResult<Json> open_body(Shape shape, std::string_view body, const Limits& limits,
-                          std::vector<std::string>& warnings);
+                          std::vector<std::string>& warnings, Spelling* spelling = nullptr);
 
 inline const Json* find(const Json& object, std::string_view name) {
   const auto at = object.find(name);
@@ -57,15 +57,18 @@ ApiResult<std::vector<std::int32_t>> get_ids(const Json& list, std::string_view 
 ApiResult<std::vector<Prompt>> get_prompts(const Json& value, std::string_view path,
                                            const Limits& limits);
 // The sum over the prompts of n x (prompt + max_tokens), known before anything is copied.
+// `max_name` is what the body calls max_tokens.
 ApiStatus check_cost(std::int64_t prompts, std::int64_t prompt_tokens, std::int64_t n,
-                     std::optional<std::int32_t> max_tokens, const Limits& limits);
+                     std::optional<std::int32_t> max_tokens, std::string_view max_name,
+                     const Limits& limits);
 // Upper bound of the tokens of a prompt value, each prompt at most the context.
 std::int64_t count_prompt_tokens(const Json& value, const Limits& limits);
 
 // The fields of CommonRequest, but for max_tokens, n and logprobs.
-ApiStatus read_common(const Json& body, const Limits& limits, CommonRequest& out);
+ApiStatus read_common(const Json& body, const Limits& limits, const Spelling& spelling,
+                      CommonRequest& out);
 // response_format, structured_outputs and the other ways to ask for a grammar; at most one.
-ApiStatus read_constraint(const Json& body, CommonRequest& out);
+ApiStatus read_constraint(const Json& body, const Spelling& spelling, CommonRequest& out);
 ApiResult<std::optional<Constraint>> read_format(Json format, std::string_view path,
                                                  bool schema_inside,
                                                  std::vector<std::string>& warnings);

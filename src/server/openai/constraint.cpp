@@ -85,7 +85,7 @@ ApiResult<std::optional<Constraint>> read_format(Json format, std::string_view p
   return std::optional(std::move(out));
 }
 
-ApiStatus read_constraint(const Json& body, CommonRequest& out) {
+ApiStatus read_constraint(const Json& body, const Spelling& spelling, CommonRequest& out) {
   constexpr std::array kGuided{
       Way{"guided_json", Notation::kJsonSchema}, Way{"guided_regex", Notation::kRegex},
       Way{"guided_choice", Notation::kChoice}, Way{"guided_grammar", Notation::kGbnf}};
@@ -112,7 +112,7 @@ ApiStatus read_constraint(const Json& body, CommonRequest& out) {
   }
   for (const Way& way : kGuided) {
     if (const Json* value = find(body, way.name)) {
-      TRINE_TRY_ASSIGN(auto made, make(way, *value, std::string(way.name)));
+      TRINE_TRY_ASSIGN(auto made, make(way, *value, std::string(spelling.of(way.name))));
       found.push_back(std::move(made));
     }
   }

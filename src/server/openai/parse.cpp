@@ -89,8 +89,10 @@ ApiStatus read_conversation(Json& body, const Limits& limits, std::vector<std::s
 
 ApiResult<CompletionRequest> parse_completion(std::string_view body_text, const Limits& limits) {
   CompletionRequest out;
+  Spelling spelling;
   TRINE_TRY_ASSIGN(const Json body,
-                   open_body(Shape::kCompletions, body_text, limits, out.warnings));
+                   open_body(Shape::kCompletions, body_text, limits, out.warnings, &spelling));
+  const std::string_view max_name = spelling.of("max_tokens");
   const Json& prompt = body["prompt"];
   constexpr std::int32_t kDefaultTokens = 16;
   const std::int32_t max_tokens =
@@ -98,8 +100,9 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body_text, const 
   const bool many = prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
   const std::int32_t drawn = get_int(body, "best_of", get_int(body, "n", 1));
   TRINE_TRY(check_cost(many ? static_cast<std::int64_t>(prompt.size()) : 1,
-                       count_prompt_tokens(prompt, limits), drawn, max_tokens, limits));
-  TRINE_TRY(read_common(body, limits, out));
+                       count_prompt_tokens(prompt, limits), drawn, max_tokens, max_name, limits));
+  TRINE_TRY(read_common(body, limits, spelling, out));
+  out.generation.names.max_tokens = max_name;
   TRINE_TRY_ASSIGN(out.prompts, get_prompts(prompt, "prompt", limits));
   out.echo = get_bool(body, "echo", false);
   out.add_special_tokens = get_bool(body, "add_special_tokens", true);
@@ -112,29 +115,33 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body_text, const 
   }
   out.prompt_only = max_tokens == 0;
   if (out.prompt_only && !out.echo) {
-    return tl::unexpected(bad_field("max_tokens", "is 0, must be at least 1 without echo"));
+    return tl::unexpected(bad_field(max_name, "is 0, must be at least 1 without echo"));
   }
   out.generation.max_tokens = out.prompt_only ? 1 : max_tokens;
   out.max_tokens_by_default =
       find(body, "max_tokens") == nullptr && limits.default_max_tokens.has_value();
-  TRINE_TRY(check_min_tokens(out, "max_tokens"));
+  TRINE_TRY(check_min_tokens(out, max_name));
   TRINE_TRY(read_best_of(body, out));
   return out;
 }
 
 ApiResult<ChatRequest> parse_chat(std::string_view body_text, const Limits& limits) {
   ChatRequest out;
-  TRINE_TRY_ASSIGN(Json body, open_body(Shape::kChat, body_text, limits, out.warnings));
+  Spelling spelling;
+  TRINE_TRY_ASSIGN(Json body, open_body(Shape::kChat, body_text, limits, out.warnings, &spelling));
+  const std::string_view max_name = spelling.of("max_completion_tokens");
   const auto max_tokens = optional_int(body, "max_completion_tokens", limits.default_max_tokens);
   out.generation.n = get_int(body, "n", 1);
   TRINE_TRY(check_cost(1,
                        std::min<std::int64_t>(text_bytes(body["messages"]), limits.context_tokens),
-                       out.generation.n, max_tokens, limits));
-  TRINE_TRY(read_common(body, limits, out));
+                       out.generation.n, max_tokens, max_name, limits));
+  TRINE_TRY(read_common(body, limits, spelling, out));
   out.generation.max_tokens = max_tokens;
+  out.generation.names.prompt = "messages";
+  out.generation.names.max_tokens = max_name;
   out.max_tokens_by_default =
       find(body, "max_completion_tokens") == nullptr && max_tokens.has_value();
-  TRINE_TRY(check_min_tokens(out, "max_completion_tokens"));
+  TRINE_TRY(check_min_tokens(out, max_name));
   out.logprobs = get_bool(body, "logprobs", false);
   if (find(body, "top_logprobs") != nullptr && !out.logprobs &&
       get_int(body, "top_logprobs", 0) > 0) {
@@ -172,7 +179,7 @@ ApiResult<EmbeddingsRequest> parse_embeddings(std::string_view body_text, const 
   EmbeddingsRequest out;
   TRINE_TRY_ASSIGN(const Json body, open_body(Shape::kEmbeddings, body_text, limits, out.warnings));
   const Json& input = body["input"];
-  TRINE_TRY(check_cost(1, count_prompt_tokens(input, limits), 1, 0, limits));
+  TRINE_TRY(check_cost(1, count_prompt_tokens(input, limits), 1, 0, "input", limits));
   TRINE_TRY_ASSIGN(out.inputs, get_prompts(input, "input", limits));
   out.model = get_string(body, "model");
   out.base64 = get_string(body, "encoding_format") == "base64";

@@ -174,16 +174,19 @@ Json repeated_parts(const Json& body, const ResponsesRequest& request, const Jso
   return out;
 }
 
-ApiStatus read_limits(const Json& body, const Limits& limits, ResponsesRequest& out) {
+ApiStatus read_limits(const Json& body, const Limits& limits, const Spelling& spelling,
+                      ResponsesRequest& out) {
   std::optional<std::int32_t> max_tokens = limits.default_max_tokens;
   if (find(body, "max_output_tokens") != nullptr) {
     max_tokens = get_int(body, "max_output_tokens", 0);
   }
   TRINE_TRY(check_cost(
       1, std::min(count_prompt_tokens(body["input"], limits), std::int64_t{limits.context_tokens}),
-      1, max_tokens, limits));
-  TRINE_TRY(read_common(body, limits, out));
+      1, max_tokens, "max_output_tokens", limits));
+  TRINE_TRY(read_common(body, limits, spelling, out));
   out.generation.max_tokens = max_tokens;
+  out.generation.names.prompt = "input";
+  out.generation.names.max_tokens = "max_output_tokens";
   out.max_tokens_by_default = find(body, "max_output_tokens") == nullptr && max_tokens.has_value();
   if (max_tokens && out.generation.sampling.min_tokens > *max_tokens) {
     return tl::unexpected(bad_field("min_tokens", "is above max_output_tokens"));
@@ -210,8 +213,10 @@ ApiResult<Json> read_tool_request(const Json& body, const Limits& limits, Respon
 
 ApiResult<ResponsesRequest> parse_responses(std::string_view body_text, const Limits& limits) {
   ResponsesRequest out;
-  TRINE_TRY_ASSIGN(const Json body, open_body(Shape::kResponses, body_text, limits, out.warnings));
-  TRINE_TRY(read_limits(body, limits, out));
+  Spelling spelling;
+  TRINE_TRY_ASSIGN(const Json body,
+                   open_body(Shape::kResponses, body_text, limits, out.warnings, &spelling));
+  TRINE_TRY(read_limits(body, limits, spelling, out));
   TRINE_TRY_ASSIGN(Json messages, read_input(body, limits, out.warnings));
   TRINE_TRY_ASSIGN(Json tools, read_tool_request(body, limits, out));
   TRINE_TRY(read_conversation_options(body, messages, out.conversation));

@@ -250,12 +250,14 @@ std::string range_text(const Field& field) {
 }
 
 ApiStatus check_object(Shape shape, std::string_view path, Json& object,
-                       std::vector<std::string>& warnings) {
+                       std::vector<std::string>& warnings, Spelling* spelling) {
   TRINE_CHECK(object.is_object());
+  Spelling names;
   Json kept = Json::object();
   for (auto& [key, value] : object.items()) {
     const std::string where = join_path(path, key);
-    const Field* field = find_field(shape, key);
+    const Field* const given = find_field(shape, key);
+    const Field* field = given;
     if (field == nullptr) {
       return tl::unexpected(unknown_field(shape, where, key));
     }
@@ -278,8 +280,12 @@ ApiStatus check_object(Shape shape, std::string_view path, Json& object,
       continue;
     }
     if (kept.contains(field->name)) {
-      return tl::unexpected(bad_field(
-          where, fmt::format("is another name of {}, which is there too; give one", field->name)));
+      return tl::unexpected(
+          bad_field(where, fmt::format("is another name of {}, which is there too; give one",
+                                       names.of(field->name))));
+    }
+    if (given != field) {
+      names.add(field->name, given->name);
     }
     kept[std::string(field->name)] = std::move(value);
   }
@@ -290,6 +296,9 @@ ApiStatus check_object(Shape shape, std::string_view path, Json& object,
     }
   }
   object = std::move(kept);
+  if (spelling != nullptr) {
+    *spelling = std::move(names);
+  }
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -95,12 +96,32 @@ std::string kinds_text(std::uint8_t kinds);
 // "[0, 2]", "(0, 1]", ">= 1"; empty without one.
 std::string range_text(const Field& field);
 
+// How an object called its fields.
+class Spelling {
+ public:
+  // Both names are those of the table.
+  void add(std::string_view field, std::string_view alias) { aliases_.emplace_back(field, alias); }
+
+  // The name that was used for a field; its own when none was.
+  std::string_view of(std::string_view field) const {
+    for (const auto& [name, alias] : aliases_) {
+      if (name == field) {
+        return alias;
+      }
+    }
+    return field;
+  }
+
+ private:
+  std::vector<std::pair<std::string_view, std::string_view>> aliases_;
+};
+
 // Checks names, kinds, ranges and choices of one object, one level deep, and takes aliases, nulls
 // (as good as absent), neutral values and ignored fields out of it. Ignored ones add a warning.
-// `path` is where the object is: empty for a body, else "messages[2]". Errors: 400 naming the
-// field.
+// `path` is where the object is: empty for a body, else "messages[2]". `spelling`, when given, gets
+// the aliases that were used. Errors: 400 naming the field.
 ApiStatus check_object(Shape shape, std::string_view path, nlohmann::ordered_json& object,
-                       std::vector<std::string>& warnings);
+                       std::vector<std::string>& warnings, Spelling* spelling = nullptr);
 
 // docs/api.md.
 std::string api_markdown();

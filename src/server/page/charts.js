@@ -37,18 +37,17 @@ const gauge = (label, name, scale = 1) => ({
 
 const gained = (name, now, then) => (now.sum(name, model) ?? 0) - (then.sum(name, model) ?? 0);
 
-const rate = (label, names) => ({
+const rate = (label, name) => ({
   label,
   value(now, then) {
     const seconds = (now.time - then.time) / 1000;
-    return seconds > 0 ? names.reduce((sum, name) => sum + gained(name, now, then), 0) / seconds : null;
+    return seconds > 0 ? gained(name, now, then) / seconds : null;
   },
 });
 
 const TTFT = "trine_time_to_first_token_seconds";
 const TPOT = "trine_request_time_per_output_token_seconds";
 const QUEUE = "trine_request_queue_time_seconds";
-const GAP = "trine_inter_token_latency_seconds";
 
 const CHARTS = [
   { id: "ttft", title: "Time to first token", note: "of answers that ended in the window", needs: [`${TTFT}_count`], format: milliseconds, series: latency(TTFT) },
@@ -58,10 +57,9 @@ const CHARTS = [
     id: "tokens",
     title: "Tokens per second",
     note: "computed tokens are those of prompts and answers",
-    needs: [`${GAP}_count`, "trine_iteration_tokens_sum"],
+    needs: ["trine_generation_tokens_total", "trine_iteration_tokens_sum"],
     format: perSecond,
-    // Every token of an answer but its first is one gap; first tokens are counted when an answer ends.
-    series: [rate("answers", [`${GAP}_count`, `${TTFT}_count`]), rate("computed", ["trine_iteration_tokens_sum"])],
+    series: [rate("answers", "trine_generation_tokens_total"), rate("computed", "trine_iteration_tokens_sum")],
   },
   {
     id: "requests",

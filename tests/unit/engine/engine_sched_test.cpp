@@ -70,10 +70,21 @@ void expect_invariant(const EngineOptions& options, bool wants_preemptions) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       ASSERT_TRUE(engine->submit(requests[i], records[i].callback()).has_value());
     }
+    const EngineMetrics before = engine->metrics();
     engine->run_to_end();
+    std::int64_t prompt_tokens = 0;
+    std::int64_t cached_tokens = 0;
+    std::int64_t generated_tokens = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       expect_same(records[i], alone[i], std::to_string(round) + "/" + std::to_string(i));
+      prompt_tokens += records[i].stats->prompt_tokens;
+      cached_tokens += records[i].stats->cached_tokens;
+      generated_tokens += records[i].stats->generated_tokens;
     }
+    // Whatever was computed again counts once.
+    EXPECT_EQ(engine->metrics().prompt_tokens - before.prompt_tokens, prompt_tokens);
+    EXPECT_EQ(engine->metrics().cached_tokens - before.cached_tokens, cached_tokens);
+    EXPECT_EQ(engine->metrics().generated_tokens - before.generated_tokens, generated_tokens);
     expect_all_given_back(*engine);
   }
   const EngineMetrics now = engine->metrics();

@@ -175,11 +175,13 @@ TEST(EngineStop, CharactersAreNeverBroken) {
 TEST(EngineStop, RefusalsNameTheField) {
   const auto engine = make_engine(scripted(2, {}), {.max_sequences = 4});
   const auto expect_refused = [&](GenerationRequest request, ErrorCode code,
-                                  const std::string& text) {
+                                  const std::string& text, std::string_view field = {}) {
     const auto id = engine->submit(std::move(request), {});
     ASSERT_FALSE(id.has_value()) << text;
     EXPECT_EQ(id.error().code, code);
     EXPECT_THAT(id.error().message, HasSubstr(text));
+    EXPECT_EQ(engine->refused_field(),
+              field.empty() ? text.substr(0, text.find_first_of(" :[")) : field);
   };
   GenerationRequest request = greedy("", 4);
   expect_refused(request, ErrorCode::kInvalidArgument, "prompt has no tokens");
@@ -204,9 +206,34 @@ TEST(EngineStop, RefusalsNameTheField) {
   expect_refused(request, ErrorCode::kInvalidArgument, "stop_ids: token 99");
   request = greedy("hi", 511);
   expect_refused(request, ErrorCode::kExhausted,
-                 "2 prompt tokens and 511 max_tokens need 513 tokens, the context holds 512");
+                 "2 prompt tokens and 511 max_tokens need 513 tokens, the context holds 512",
+                 "max_tokens");
   request = {.prompt = std::vector<std::int32_t>(512, 1)};
-  expect_refused(request, ErrorCode::kExhausted, "the context holds 512");
+  expect_refused(request, ErrorCode::kExhausted,
+                 "prompt has 512 tokens and an answer needs one, the context holds 512");
+  request = greedy("hi", 4);
+  request.sampling.logit_bias = {{.token = 99, .bias = 1.0}};
+  expect_refused(request, ErrorCode::kInvalidArgument, "logit_bias: token 99");
+  // As the caller calls them.
+  request = greedy("hi", 511);
+  request.names = {.prompt = "messages", .max_tokens = "max_output_tokens", .stop_ids = "ends"};
+  expect_refused(request, ErrorCode::kExhausted, "and 511 max_output_tokens need 513 tokens",
+                 "max_output_tokens");
+  request.max_tokens = 4;
+  request.stop_ids = {99};
+  expect_refused(request, ErrorCode::kInvalidArgument, "ends: token 99");
+  request.prompt = {32};
+  expect_refused(request, ErrorCode::kInvalidArgument, "messages: token 32");
+  request = greedy("hi", 4);
+  request.n = 4;
+  request.max_tokens = 500;
+  const auto narrow = make_engine(scripted(2, {}), {.kv_tokens = 1024, .max_sequences = 4});
+  EXPECT_FALSE(narrow->submit(request, {}).has_value());
+  EXPECT_EQ(narrow->refused_field(), "n");
+  // One that is taken leaves nothing behind.
+  EXPECT_TRUE(narrow->submit(greedy("hi", 1), {}).has_value());
+  EXPECT_EQ(narrow->refused_field(), "");
+  narrow->run_to_end();
   EXPECT_TRUE(engine->idle());
   const auto no_text = make_engine(scripted(2, {}), {}, false);
   request = greedy("hi", 4);
