@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "hub/files.h"
 #include "hub/reference.h"
+#include "sched/step_budget.h"
 #include "server/serving.h"
 
 namespace trine::app {
@@ -111,7 +112,7 @@ EngineOptions engine_options(const options::Settings& settings) {
   out.prefix_cache = settings.flag("prefix-cache");
   out.max_waiting = static_cast<std::int32_t>(settings.integer("max-waiting"));
   out.max_waiting_tokens = settings.integer("max-waiting-tokens");
-  out.target_itl_ms = settings.number("target-itl");
+  out.target_itl_ms = settings.maybe_number("target-itl");
   return out;
 }
 
@@ -192,6 +193,15 @@ std::string auth_text(const server::Serving& serving, const options::Settings& s
   return out + (settings.has("tls-cert") ? "; TLS" : "; no TLS");
 }
 
+// The time between tokens that prompts are cut to.
+std::string target_text(const options::Settings& settings) {
+  const std::optional<double> target = settings.maybe_number("target-itl");
+  if (!target.has_value()) {
+    return fmt::format("{:g} times a step that reads no prompt", sched::StepBudget::kAutoSteps);
+  }
+  return *target > 0.0 ? fmt::format("{:g} ms", *target) : "none";
+}
+
 void print_banner(const CommandContext& context, const server::Serving& serving) {
   const options::Settings& settings = context.settings();
   const auto bytes = [](const Json& model, const char* key) {
@@ -216,6 +226,10 @@ void print_banner(const CommandContext& context, const server::Serving& serving)
                     model["concurrency_at_context"].get<double>(), status.context_tokens,
                     settings.integer("max-sequences")));
   }
+  context.note(
+      fmt::format("prompts      at most {} tokens a step; beside answers, time between "
+                  "their tokens: {}",
+                  settings.integer("step-tokens"), target_text(settings)));
   context.note(fmt::format("cache        prefix cache {}; speculation off",
                            settings.flag("prefix-cache") ? "on, apart for each key" : "off"));
   context.note(fmt::format("auth         {}", auth_text(serving, settings)));
@@ -224,7 +238,12 @@ void print_banner(const CommandContext& context, const server::Serving& serving)
   }
   context.note(fmt::format("ready        {}", serving.url()));
   if (context.json()) {
-    write_out(Json{{"url", serving.url()}, {"port", serving.port()}, {"models", models}}.dump() +
+    const std::optional<double> target = settings.maybe_number("target-itl");
+    write_out(Json{{"url", serving.url()},
+                   {"port", serving.port()},
+                   {"target_itl_ms", target.has_value() ? Json(*target) : Json("auto")},
+                   {"models", models}}
+                  .dump() +
               "\n");
     flush_out();
   }

@@ -56,9 +56,9 @@ void Engine::Impl::take_plan(const sched::Plan& decided) {
                             .count = item.count,
                             .wants_logits = item.wants_logits});
       plan.num_tokens += item.count;
+      plan.num_decoding += item.decoding ? 1 : 0;
     }
   }
-  plan.num_decoding = decided.num_decoding;
   for (const sched::JobId id : decided.preempted) {
     plan.preempted.push_back(index_of(id));
   }
@@ -77,6 +77,7 @@ const StepPlan& Engine::schedule() {
   plan.items.clear();
   plan.num_draws = 0;
   plan.num_tokens = 0;
+  plan.num_decoding = 0;
   plan.error.reset();
   plan.started_ms = impl.now_ms();
   for (const auto& request : impl.requests) {

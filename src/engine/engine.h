@@ -41,8 +41,9 @@ struct EngineOptions {
   bool prefix_cache = true;
   std::int32_t max_waiting = 512;             // requests in the queue
   std::int64_t max_waiting_tokens = 1 << 20;  // their prompts together
-  // Time between tokens of running answers that prompts beside them should keep to. 0 = none.
-  double target_itl_ms = 0.0;
+  // Time between tokens of running answers that prompts beside them should keep to. 0 = none;
+  // nullopt = three times what a step takes that reads no prompt (sched/step_budget.h).
+  std::optional<double> target_itl_ms = 0.0;
   // Ids that end an answer; without a value those of the tokenizer and of the model's config.
   std::optional<std::vector<std::int32_t>> eos_ids = std::nullopt;
   // Bytes of weights that one decode step reads, for the statistics. 0 = unknown.

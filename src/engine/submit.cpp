@@ -50,9 +50,8 @@ Status check_options(const EngineOptions& options, std::int32_t model_context) {
     return fail(ErrorCode::kInvalidArgument, "max_waiting_tokens is {}, must be at least 1",
                 options.max_waiting_tokens);
   }
-  if (!(options.target_itl_ms >= 0.0)) {
-    return fail(ErrorCode::kInvalidArgument, "target_itl_ms is {}, must be at least 0",
-                options.target_itl_ms);
+  if (const double target = options.target_itl_ms.value_or(0.0); !(target >= 0.0)) {
+    return fail(ErrorCode::kInvalidArgument, "target_itl_ms is {}, must be at least 0", target);
   }
   if (options.max_sequences < 1) {
     return fail(ErrorCode::kInvalidArgument, "max_sequences is {}, must be at least 1",
@@ -143,7 +142,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
                     .max_sequences = options.max_sequences,
                     .max_waiting = options.max_waiting,
                     .max_waiting_tokens = options.max_waiting_tokens});
-  impl->budget = std::make_unique<sched::StepBudget>(options.step_tokens, options.target_itl_ms);
+  impl->budget = std::make_unique<sched::StepBudget>(options.step_tokens, options.max_sequences,
+                                                     options.target_itl_ms);
   impl->workspace = model->make_workspace();
   impl->model = std::move(model);
   impl->tokenizer = std::move(tokenizer);

@@ -149,7 +149,8 @@ bool Scheduler::plan_items(Job& job, bool decoding, std::int32_t budget) {
                            .sequence = static_cast<std::int32_t>(at),
                            .first = sequence.length,
                            .count = count,
-                           .wants_logits = sequence.length + count == sequence.known});
+                           .wants_logits = sequence.length + count == sequence.known,
+                           .decoding = decoding});
     plan_.num_tokens += count;
     plan_.num_decoding += decoding ? 1 : 0;
   }

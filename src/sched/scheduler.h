@@ -68,6 +68,7 @@ struct Plan {
     std::int32_t first = 0;
     std::int32_t count = 0;
     bool wants_logits = false;  // the last known token is among them
+    bool decoding = false;      // one token, which was drawn; counted in num_decoding
   };
 
   std::vector<Admission> admitted;

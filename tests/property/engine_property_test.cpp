@@ -2,6 +2,7 @@
 // answer is the one its request gets alone and cold, and the books agree at every step.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -53,11 +54,13 @@ void expect_as_alone(const Client& client) {
 }
 
 RC_GTEST_PROP(EngineProperty, AnAnswerIsTheOneItsRequestGetsAlone, (bool caches)) {
-  const auto engine =
-      make_engine(hash_model(), {.kv_tokens = *rc::gen::inRange(8, 20) * kPageTokens,
-                                 .step_tokens = *rc::gen::element(1, 10, 200),
-                                 .max_sequences = 6,
-                                 .prefix_cache = caches});
+  const auto engine = make_engine(
+      hash_model(), {.kv_tokens = *rc::gen::inRange(8, 20) * kPageTokens,
+                     .step_tokens = *rc::gen::element(1, 10, 200),
+                     .max_sequences = 6,
+                     .prefix_cache = caches,
+                     .target_itl_ms = *rc::gen::element(std::optional<double>(), std::optional(0.0),
+                                                        std::optional(0.5))});
   engine->pool().set_poison(true);
   std::vector<std::unique_ptr<Client>> clients;
   const auto num_ops = *rc::gen::inRange(1, 40);

@@ -2,6 +2,8 @@
 #include "engine/engine.h"
 
 #include <limits>
+#include <optional>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,6 +75,57 @@ TEST(Engine, AnswersDoNotDependOnTheCompany) {
     expect_all_given_back(*engine);
     EXPECT_TRUE(engine->pool().check_integrity().has_value());
   }
+}
+
+TEST(Engine, AnswersDoNotDependOnTheTargetBetweenTokens) {
+  std::vector<GenerationRequest> requests;
+  for (std::size_t i = 0; i < 6; ++i) {
+    requests.push_back(sampled(prompt_of(20 + 50 * i, static_cast<std::int32_t>(i)), i, 150));
+  }
+  for (const std::optional<double> target : {std::optional<double>(), std::optional(3.0)}) {
+    std::uint64_t reads = 0;
+    double now = 0.0;
+    // Steps take random times, so chunks have random lengths.
+    EngineOptions options{.target_itl_ms = target, .now_ms = [&] {
+                            now += 0.1 * (philox(5, reads++, RngPurpose::kTest, 0)[0] % 100);
+                            return now;
+                          }};
+    const auto engine = make_engine(hash_model(), options);
+    std::vector<Record> records(requests.size());
+    std::vector<std::int32_t> chunks;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_TRUE(engine->submit(requests[i], records[i].callback()).has_value());
+      for (int steps = 0; steps < 20; ++steps) {
+        const StepPlan& plan = engine->schedule();
+        if (plan.num_decoding > 0 && plan.num_tokens > plan.num_decoding) {
+          chunks.push_back(plan.num_tokens - plan.num_decoding);
+        }
+        engine->run();
+        engine->commit();
+      }
+    }
+    engine->run_to_end();
+    EXPECT_GT(std::set(chunks.begin(), chunks.end()).size(), 3u);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Record alone = generate(hash_model(), requests[i]);
+      EXPECT_EQ(records[i].answers.at(0).tokens, alone.answers.at(0).tokens) << i;
+      EXPECT_EQ(records[i].answers.at(0).logprobs, alone.answers.at(0).logprobs) << i;
+    }
+  }
+}
+
+TEST(Engine, ACancelledAnswerIsNotCountedAsDecoding) {
+  const auto engine = make_engine(hash_model(), {});
+  Record first;
+  Record second;
+  const auto id = engine->submit(sampled(prompt_of(10, 1), 1, 20), first.callback());
+  ASSERT_TRUE(id.has_value());
+  ASSERT_TRUE(engine->submit(sampled(prompt_of(10, 2), 1, 20), second.callback()).has_value());
+  engine->step();
+  engine->cancel(*id);
+  const StepPlan& plan = engine->schedule();
+  EXPECT_EQ(plan.num_tokens, 1);
+  EXPECT_EQ(plan.num_decoding, 1);
 }
 
 TEST(Engine, AnswerIEqualsTheOnlyAnswerOfSeedPlusI) {
