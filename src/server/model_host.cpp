@@ -158,11 +158,10 @@ struct ModelHost::Impl {
     ++entry.num_leases;
     ServedModel* model = entry.model.get();
     return {model, [this, at = &entry](const ServedModel* /*model*/) {
-              {
-                const std::unique_lock lock(mutex);
-                --at->num_leases;
-                at->idle_since = Clock::now();
-              }
+              const std::unique_lock lock(mutex);
+              --at->num_leases;
+              at->idle_since = Clock::now();
+              // With the mutex held: who waits for the last lease may then end this object.
               changed.notify_all();
             }};
   }

@@ -350,6 +350,7 @@ class SlowLoris(LoadCase):
         with Server(TRINE, "--header-timeout", "0.4", "--body-timeout", "0.4", "--max-connections", "64", "--max-connections-per-address", "32", model=SMALL) as server:
             base = resources(server)
             stop = threading.Event()
+            self.addCleanup(stop.set)  # a failure leaves no thread at work
 
             def drip(data):
                 while not stop.is_set():
@@ -382,6 +383,7 @@ class Drain(LoadCase):
         for limit in ("60", "0.2"):
             with self.subTest(limit=limit), Server(TRINE, "--drain-timeout", limit, "--max-sequences", "8") as server:
                 stop = threading.Event()
+                self.addCleanup(stop.set)  # a failure leaves no thread at work
                 ends, wrong = [], []
 
                 def client(i):
@@ -487,6 +489,7 @@ class Invariance(LoadCase):
         for name, args in (("wide", ()), ("tight", ("--kv-tokens", "1024", "--ctx", "768", "--max-sequences", "8")), ("chunks", ("--step-tokens", "24"))):
             with self.subTest(name), Server(TRINE, *args) as server:
                 stop = threading.Event()
+                self.addCleanup(stop.set)  # a failure leaves no thread at work
 
                 def noise(i):
                     mine = random.Random(i)

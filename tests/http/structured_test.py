@@ -210,7 +210,7 @@ class Grammars(Shared):
             ({"guided_regex": "a{1,20000}"}, "guided_regex", "limit_exceeded"),
             ({"guided_grammar": "root ::= other"}, "guided_grammar", None),
             ({"guided_grammar": "root ::= root \"a\""}, "guided_grammar", None),
-            ({"grammar": "x"}, "guided_grammar", None),
+            ({"grammar": "x"}, "grammar", None),
             # It compiles, and its first place has more readings than a mask may follow.
             ({"guided_grammar": "root ::= " + " | ".join(f'"{i}"' for i in range(5000))}, "guided_grammar", "limit_exceeded"),
             ({"guided_json": {"type": "nothing"}}, "guided_json", None),
