@@ -6,6 +6,7 @@
 #   make test-clients   the server with clients that users have: lm-eval, langchain-openai, AIPerf (fetches from PyPI, once: 2 GB on disk)
 #   make bench      micro benchmarks, and the packed kernels beside the limits of the machine
 #   make bench-peers    Trine and llama.cpp side by side (builds llama.cpp once; hours, ARGS=--quick: minutes; docs/benchmarks.md)
+#   make bench-peers-serve   Trine's server and llama.cpp's under the same load (ARGS='--models smollm2-135m --tests streams'; docs/benchmarks.md)
 #   make lint       format, layers, symbols, file sizes
 #   make format     rewrite sources with clang-format 16
 #   make golden     regenerate golden files with the pinned Python oracles (needs network and ~6 GB)
@@ -17,7 +18,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := all
-.PHONY: all setup demo test test-all test-clients bench bench-peers lint format golden golden-llama fuzz-long soak clean
+.PHONY: all setup demo test test-all test-clients bench bench-peers bench-peers-serve lint format golden golden-llama fuzz-long soak clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 1800
@@ -55,6 +56,11 @@ bench-peers: setup
 	@tools/build.sh release trine synthetic_gguf
 	@bench/peers/setup.sh
 	@python3 bench/peers/run.py $(ARGS)
+
+bench-peers-serve: setup
+	@tools/build.sh release trine synthetic_gguf
+	@bench/peers/setup.sh
+	@python3 bench/peers/serve.py $(ARGS)
 
 lint: setup
 	@python3 tools/check_tree.py

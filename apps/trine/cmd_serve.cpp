@@ -107,6 +107,7 @@ EngineOptions engine_options(const options::Settings& settings) {
   out.kv_dtype = kv_dtype(settings);
   out.context_tokens = load_options(settings).max_context;
   out.kv_tokens = settings.maybe_integer("kv-tokens").value_or(0);
+  out.kv_populate = settings.flag("kv-populate");
   out.step_tokens = static_cast<std::int32_t>(settings.integer("step-tokens"));
   out.max_sequences = static_cast<std::int32_t>(settings.integer("max-sequences"));
   out.prefix_cache = settings.flag("prefix-cache");
@@ -309,6 +310,7 @@ std::vector<std::string_view> serve_options() {
   return joined(model_options(), {"step-tokens",
                                   "prefix-cache",
                                   "kv-tokens",
+                                  "kv-populate",
                                   "max-sequences",
                                   "max-waiting",
                                   "max-waiting-tokens",

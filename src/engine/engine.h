@@ -36,13 +36,14 @@ struct EngineOptions {
   // Tokens the page pool holds, for all sequences together. 0 = four contexts, or one for each of
   // max_sequences when those are fewer, within half of the memory.
   std::int64_t kv_tokens = 0;
+  bool kv_populate = false;         // take the pool's memory at once, not when it is first used
   std::int32_t step_tokens = 512;   // budget of a step
   std::int32_t max_sequences = 64;  // answers in work at once
   bool prefix_cache = true;
   std::int32_t max_waiting = 512;             // requests in the queue
   std::int64_t max_waiting_tokens = 1 << 20;  // their prompts together
   // Time between tokens of running answers that prompts beside them should keep to. 0 = none;
-  // nullopt = three times what a step takes that reads no prompt (sched/step_budget.h).
+  // nullopt = 2.5 times what a step takes that reads no prompt (sched/step_budget.h).
   std::optional<double> target_itl_ms = 0.0;
   // Ids that end an answer; without a value those of the tokenizer and of the model's config.
   std::optional<std::vector<std::int32_t>> eos_ids = std::nullopt;

@@ -123,6 +123,9 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
   TRINE_TRY_ASSIGN(
       impl->pool,
       PagePool::create(geometry, static_cast<std::int32_t>(pages_for(impl->options.kv_tokens))));
+  if (options.kv_populate) {
+    TRINE_TRY(impl->pool->populate());
+  }
   log::debug(
       "engine: kernels {}, {} threads, context of {} tokens, kv cache in {} of {} pages of {} "
       "tokens, {} bytes at most, {} end tokens",

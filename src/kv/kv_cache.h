@@ -61,6 +61,9 @@ class PagePool {
   // available bytes when the pool is larger than the machine's memory or the mapping fails.
   static Result<std::unique_ptr<PagePool>> create(const KvGeometry& geometry,
                                                   std::int32_t num_pages);
+  // Takes the memory of all pages now, so that no step waits for the system to find and clear it.
+  // Errors: exhausted when the system has not that much.
+  Status populate();
   // Every PageRef is gone by now.
   ~PagePool();
   PagePool(const PagePool&) = delete;

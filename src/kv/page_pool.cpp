@@ -207,6 +207,20 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const KvGeometry& geometry,
   return std::unique_ptr<PagePool>(new PagePool(std::move(impl)));
 }
 
+Status PagePool::populate() {
+  if (::madvise(impl_->memory, impl_->memory_bytes, MADV_POPULATE_WRITE) == 0) {
+    return {};
+  }
+  // EINVAL: an older system, where pages come when they are used, as without this call.
+  if (const int error = errno; error != EINVAL) {
+    return fail(ErrorCode::kExhausted,
+                "kv cache: the system did not give the memory of all {} pages ({} bytes): {}; use "
+                "fewer --kv-tokens, or --no-kv-populate",
+                impl_->num_pages, impl_->memory_bytes, std::strerror(error));
+  }
+  return {};
+}
+
 const KvGeometry& PagePool::geometry() const {
   return impl_->geometry;
 }

@@ -27,7 +27,7 @@ class StepBudget {
   // A step of num_tokens, num_decoding of them of decoding sequences, took step_ms.
   void observe(std::int32_t num_tokens, std::int32_t num_decoding, double step_ms);
 
-  static constexpr double kAutoSteps = 3.0;
+  static constexpr double kAutoSteps = 2.5;
   static constexpr std::int32_t kStale = 64;
   // Prompt tokens of a step beside decoding sequences when a target in ms leaves no time for them:
   // prompts always move.

@@ -501,6 +501,29 @@ class Pings(Shared):
         second.close()
 
 
+class TargetItl(unittest.TestCase):
+    def test_the_banner_tells_and_answers_do_not_depend_on_it(self):
+        long = "The engine reads long prompts in chunks beside the answers that run. " * 40
+        answers = []
+        for args, env, told, text in (
+            ([], {}, "auto", "2.5 times a step that reads no prompt"),
+            (["--target-itl", "0"], {}, 0, "their tokens: none"),
+            ([], {"TRINE_TARGET_ITL": "0.01"}, 0.01, "their tokens: 0.01 ms"),
+        ):
+            with self.subTest(args=args, env=env), Server(TRINE, *args, **env) as server:
+                self.assertEqual(server.started["target_itl_ms"], told)
+                self.assertIn(text, server.stderr())
+                running = server.stream(max_tokens=200, ignore_eos=True)
+                events = running.events()
+                next(events)
+                beside = server.complete(long, max_tokens=12)[2]["choices"][0]["text"]
+                texts = [json.loads(event)["choices"][0]["text"] for event in events if event != "[DONE]"]
+                running.close()
+                answers.append((beside, "".join(texts)))
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[0], answers[2])
+
+
 class Refusals(Shared):
     args = ("--max-waiting", "2", "--max-sequences", "1")
 

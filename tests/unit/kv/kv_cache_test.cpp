@@ -1,13 +1,17 @@
 #include "kv/kv_cache.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace trine {
 namespace {
@@ -91,6 +95,31 @@ TEST(PagePool, RefusesAPoolLargerThanTheMachine) {
   EXPECT_EQ(pool.error().code, ErrorCode::kExhausted);
   EXPECT_THAT(pool.error().message, HasSubstr("2147483647 pages of"));
   EXPECT_FALSE(PagePool::create(tiny_geometry(), 0).has_value());
+}
+
+// How many of the pool's bytes have memory behind them.
+std::size_t resident_bytes(PagePool& pool) {
+  const PageRef first = pool.allocate().value();
+  const std::size_t system_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t bytes = static_cast<std::size_t>(pool.num_pages()) *
+                            static_cast<std::size_t>(pool.geometry().page_bytes());
+  std::vector<unsigned char> there((bytes + system_page - 1) / system_page);
+  EXPECT_EQ(::mincore(first.data(), bytes, there.data()), 0);
+  std::size_t count = 0;
+  for (const unsigned char page : there) {
+    count += page & 1U;
+  }
+  return std::min(count * system_page, bytes);
+}
+
+TEST(PagePool, PopulateTakesAllMemoryAtOnce) {
+  const auto pool = make_pool(1000);
+  const std::int64_t bytes = pool->num_pages() * pool->geometry().page_bytes();
+  EXPECT_EQ(resident_bytes(*pool), 0u);
+  ASSERT_TRUE(pool->populate().has_value());
+  EXPECT_EQ(resident_bytes(*pool), static_cast<std::size_t>(bytes));
+  EXPECT_EQ(pool->num_free(), pool->num_pages());
+  expect_sound(*pool);
 }
 
 TEST(PagePool, HandsOutEveryPageOnceLowestFirst) {
