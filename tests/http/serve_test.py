@@ -742,6 +742,8 @@ class Sites(Shared):
         status, headers, _ = self.server.call("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://app.example:8443", **ask})
         self.assertEqual((status, headers["access-control-allow-methods"]), (204, "POST"))
         self.assertEqual(headers["access-control-allow-origin"], "https://app.example:8443")
+        # Any header: OpenAI's client in a browser sends its own. * does not cover Authorization.
+        self.assertEqual(headers["access-control-allow-headers"], "Authorization, *")
         status, headers, _ = self.server.call("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://evil.example", **ask})
         self.assertEqual(status, 403)
         self.assertNotIn("access-control-allow-origin", headers)
