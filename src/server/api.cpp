@@ -78,11 +78,18 @@ openai::ModelCard card_of(const ModelStatus& model) {
 
 openai::ApiResult<std::vector<text::TextPart>> render_conversation(
     const openai::Conversation& conversation, const ServedModel& model,
-    std::string_view forced_prefix) {
+    std::vector<std::string>& warnings, std::string_view forced_prefix) {
   const ModelText& text = *model.bundle.text;
   const auto chat = text.chat_template(conversation.tools != nullptr);
   if (!chat.has_value()) {
-    return tl::unexpected(openai::api_error(chat.error(), "messages"));
+    // Not the error's own words: they name a path of this machine and the program's commands.
+    openai::ApiError error = openai::bad_field(
+        "messages",
+        fmt::format("cannot be used: model \"{}\" has no chat template (a base model?); "
+                    "/v1/completions continues a text",
+                    model.spec.id));
+    error.code = "unsupported";
+    return tl::unexpected(std::move(error));
   }
   Result<std::vector<text::TextPart>> parts =
       openai::render_prompt(conversation,
@@ -93,6 +100,9 @@ openai::ApiResult<std::vector<text::TextPart>> render_conversation(
                             forced_prefix);
   if (!parts.has_value()) {
     return tl::unexpected(openai::api_error(parts.error(), "messages"));
+  }
+  for (std::string& one : openai::template_warnings(conversation, **chat)) {
+    warnings.push_back(std::move(one));
   }
   return *std::move(parts);
 }
@@ -116,7 +126,9 @@ Response Api::ready() const {
   bool any_ready = false;
   bool any_full = false;
   for (const ModelStatus& model : models_.status()) {
-    any_ready = any_ready || model.state == ModelState::kReady;
+    // Unused models that were put away count: a probe must not keep from them the request that
+    // loads them again.
+    any_ready = any_ready || model.on_demand;
     any_full = any_full || model.queue_full;
   }
   if (!started_.load() || !any_ready) {
@@ -188,6 +200,8 @@ void Api::add_operations(http::RouteTable& table) {
 openai::Limits Api::limits() const {
   openai::Limits out;
   out.max_body_bytes = options_.max_body_bytes;
+  // More could never be taken, however often the client tries.
+  out.max_prompts = std::min(out.max_prompts, options_.max_waiting);
   if (const std::int32_t context = models_.longest_context(); context > 0) {
     out.context_tokens = context;
   }
@@ -225,11 +239,11 @@ void Api::add_text(http::RouteTable& table) {
   };
   post("/tokenize", [this](Request request, const Responder& responder) {
     answer_text(std::move(request), responder, &openai::parse_tokenize,
-                [](const openai::TokenizeRequest& asked,
+                [](openai::TokenizeRequest& asked,
                    const ServedModel& model) -> openai::ApiResult<std::string> {
                   Result<std::vector<std::int32_t>> ids = std::vector<std::int32_t>();
                   if (asked.conversation.messages != nullptr) {
-                    auto parts = render_conversation(asked.conversation, model);
+                    auto parts = render_conversation(asked.conversation, model, asked.warnings);
                     if (!parts.has_value()) {
                       return tl::unexpected(std::move(parts).error());
                     }
@@ -259,9 +273,9 @@ void Api::add_text(http::RouteTable& table) {
   });
   post("/apply-template", [this](Request request, const Responder& responder) {
     answer_text(std::move(request), responder, &openai::parse_apply_template,
-                [](const openai::ApplyTemplateRequest& asked,
+                [](openai::ApplyTemplateRequest& asked,
                    const ServedModel& model) -> openai::ApiResult<std::string> {
-                  auto parts = render_conversation(asked.conversation, model);
+                  auto parts = render_conversation(asked.conversation, model, asked.warnings);
                   if (!parts.has_value()) {
                     return tl::unexpected(std::move(parts).error());
                   }
@@ -373,7 +387,13 @@ void Api::add_admin(http::RouteTable& table) {
         admin_change(request, responder, false);
       });
   add(Method::kPost, "/admin/cache/clear",
-      [this](const Request& /*request*/, const Responder& responder) {
+      [this](const Request& request, const Responder& responder) {
+        const auto body = parse_json(request.body, {.max_depth = 8, .max_bytes = 65536});
+        if (!request.body.empty() && (!body.has_value() || !body->is_object() || !body->empty())) {
+          responder.send(
+              to_response(openai::bad_field("body", "must be empty: there are no fields")));
+          return;
+        }
         models_.clear_prefix_caches();
         responder.send(json_response(R"({"status":"done"})"));
       });

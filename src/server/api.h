@@ -25,6 +25,7 @@ struct ApiOptions {
   Pooling pooling = Pooling::kLast;  // of embeddings, where the request does not say
   std::string version;               // "0.1.0", for system_fingerprint
   bool web_page = true;
+  std::int32_t max_waiting = 512;  // requests that an engine lets wait
 };
 
 class Api {

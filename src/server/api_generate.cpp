@@ -63,7 +63,7 @@ openai::ApiStatus prepare(const openai::CompletionRequest& asked, const ServedMo
 
 openai::ApiStatus prepare_conversation(const openai::Conversation& conversation,
                                        const openai::ToolRequest& tools, const ServedModel& model,
-                                       Prepared& out) {
+                                       std::vector<std::string>& warnings, Prepared& out) {
   std::string prefix;
   if (conversation.tools != nullptr) {
     auto forcing = openai::force_tool_call(tools, *conversation.tools, model.tool_family);
@@ -75,7 +75,7 @@ openai::ApiStatus prepare_conversation(const openai::Conversation& conversation,
       out.constraint = forced->constraint;
     }
   }
-  auto parts = render_conversation(conversation, model, prefix);
+  auto parts = render_conversation(conversation, model, warnings, prefix);
   if (!parts.has_value()) {
     return tl::unexpected(std::move(parts).error());
   }
@@ -87,14 +87,13 @@ openai::ApiStatus prepare_conversation(const openai::Conversation& conversation,
   return {};
 }
 
-openai::ApiStatus prepare(const openai::ChatRequest& asked, const ServedModel& model,
-                          Prepared& out) {
-  return prepare_conversation(asked.conversation, asked.tools, model, out);
+openai::ApiStatus prepare(openai::ChatRequest& asked, const ServedModel& model, Prepared& out) {
+  return prepare_conversation(asked.conversation, asked.tools, model, asked.warnings, out);
 }
 
-openai::ApiStatus prepare(const openai::ResponsesRequest& asked, const ServedModel& model,
+openai::ApiStatus prepare(openai::ResponsesRequest& asked, const ServedModel& model,
                           Prepared& out) {
-  return prepare_conversation(asked.conversation, asked.tools, model, out);
+  return prepare_conversation(asked.conversation, asked.tools, model, asked.warnings, out);
 }
 
 // Compiled here, on a text thread and within the budgets of grammar/limits.h, or found among those

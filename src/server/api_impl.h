@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/api.h"
 #include "server/job.h"
@@ -16,10 +17,11 @@ openai::ApiError shutting_down();
 
 http::Response json_response(std::string body);
 
-// The tokens of a conversation. `forced_prefix`: see openai::render_prompt().
+// The text of a conversation. What the template leaves out of it is added to `warnings`.
+// `forced_prefix`: see openai::render_prompt().
 openai::ApiResult<std::vector<text::TextPart>> render_conversation(
     const openai::Conversation& conversation, const ServedModel& model,
-    std::string_view forced_prefix = {});
+    std::vector<std::string>& warnings, std::string_view forced_prefix = {});
 
 template <typename Parsed, typename MakeBody>
 void Api::answer_text(http::Request request, const http::Responder& responder, Parse<Parsed> parse,
@@ -30,7 +32,7 @@ void Api::answer_text(http::Request request, const http::Responder& responder, P
       responder.send(to_response(parsed.error()));
       return;
     }
-    const auto kept = std::make_shared<const Parsed>(*std::move(parsed));
+    const auto kept = std::make_shared<Parsed>(*std::move(parsed));
     with_model(kept->model, responder, [responder, kept, make_body](const Lease& model) {
       openai::ApiResult<std::string> body = make_body(*kept, *model);
       responder.send(body.has_value() ? json_response(*std::move(body))

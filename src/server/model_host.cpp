@@ -122,6 +122,8 @@ struct ModelHost::Impl {
     std::string error;
     std::shared_ptr<ServedModel> model;
     std::int32_t num_leases = 0;
+    std::int64_t loaded_unix_s = 0;   // of the last load, kept while it is away
+    std::int32_t context_tokens = 0;  // the same
     Clock::time_point idle_since = Clock::now();
     std::vector<OnModel> waiters;
   };
@@ -274,6 +276,8 @@ Status ModelHost::Impl::do_load(Entry& entry) {
       entry.model = model;
       entry.state = ModelState::kReady;
       entry.error.clear();
+      entry.loaded_unix_s = model->loaded_unix_s;
+      entry.context_tokens = model->engine->context_tokens();
     } else {
       entry.state = ModelState::kFailed;
       entry.error = status.error().message;
@@ -285,7 +289,9 @@ Status ModelHost::Impl::do_load(Entry& entry) {
         calls.emplace_back(
             std::move(waiter),
             tl::unexpected(unavailable(
-                fmt::format("model {} could not be loaded: {}", entry.spec.id, entry.error),
+                // Why is for the log and for GET /admin/models: it names paths of this machine.
+                fmt::format("model {} could not be loaded; the server's log says why",
+                            entry.spec.id),
                 "model_failed")));
       }
     }
@@ -299,6 +305,7 @@ Status ModelHost::Impl::do_load(Entry& entry) {
 
 Status ModelHost::Impl::do_unload(Entry& entry, bool stop) {
   std::shared_ptr<ServedModel> model;
+  std::vector<OnModel> refused;
   {
     std::unique_lock lock(mutex);
     if (entry.model == nullptr) {
@@ -318,8 +325,18 @@ Status ModelHost::Impl::do_unload(Entry& entry, bool stop) {
     model = std::move(entry.model);
     entry.model = nullptr;
     entry.state = ModelState::kUnloaded;
+    if (stop) {
+      refused.swap(entry.waiters);
+    } else if (!entry.waiters.empty()) {  // asked for while it was on its way out
+      entry.state = ModelState::kLoading;
+      tasks.push_back({.load = true, .stop = false, .id = entry.spec.id, .done = {}});
+    }
   }
   model.reset();  // ends the engine's thread and frees its memory
+  for (const OnModel& waiter : refused) {
+    waiter(tl::unexpected(
+        unavailable(fmt::format("model {} is unloaded", entry.spec.id), "model_unloaded")));
+  }
   return {};
 }
 
@@ -432,6 +449,7 @@ void ModelHost::unload(const std::string& id, Done done) {
     if (entry != nullptr) {
       if (entry->state == ModelState::kReady) {
         entry->state = ModelState::kDraining;  // from now on, not when its turn comes
+        entry->stopped = true;
       }
       impl_->tasks.push_back({.load = false, .stop = true, .id = id, .done = std::move(done)});
       impl_->changed.notify_all();
@@ -451,7 +469,7 @@ void ModelHost::acquire(const std::string& id, OnModel on_model) {
       result = tl::unexpected(openai::model_not_found(id));
     } else if (entry->state == ModelState::kReady) {
       result = impl_->lease(*entry);
-    } else if (entry->state == ModelState::kDraining || entry->stopped) {
+    } else if (entry->stopped) {
       result = tl::unexpected(
           unavailable(fmt::format("model {} is {}", entry->spec.id, model_state_name(entry->state)),
                       "model_unloaded"));
@@ -462,7 +480,8 @@ void ModelHost::acquire(const std::string& id, OnModel on_model) {
                       "model_loading"));
     } else {
       entry->waiters.push_back(std::move(on_model));
-      if (entry->state != ModelState::kLoading) {
+      // One that only makes room or was long unused is loaded again when it is gone.
+      if (entry->state != ModelState::kLoading && entry->state != ModelState::kDraining) {
         entry->state = ModelState::kLoading;
         impl_->tasks.push_back({.load = true, .stop = false, .id = entry->spec.id, .done = {}});
         impl_->changed.notify_all();
@@ -482,12 +501,13 @@ std::vector<ModelStatus> ModelHost::status() const {
     status.state = entry->state;
     status.error = entry->error;
     status.num_leases = entry->num_leases;
+    status.on_demand = !entry->stopped && entry->state != ModelState::kFailed;
+    status.loaded_unix_s = entry->loaded_unix_s;
+    status.context_tokens = entry->context_tokens;
     if (entry->model != nullptr) {
       status.weight_bytes = entry->model->weight_bytes;
       status.kv_bytes = entry->model->kv_bytes;
       status.defaults = entry->model->defaults.text;
-      status.loaded_unix_s = entry->model->loaded_unix_s;
-      status.context_tokens = entry->model->engine->context_tokens();
       status.engine = entry->model->engine->metrics();
       status.progress = entry->model->engine->progress();
       status.queue_full =

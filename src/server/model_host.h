@@ -72,12 +72,13 @@ std::string_view model_state_name(ModelState state);
 struct ModelStatus {
   ModelSpec spec;
   ModelState state = ModelState::kUnloaded;
-  std::string error;  // of the last load
+  bool on_demand = false;  // requests are taken, and wait if it has to be loaded
+  std::string error;       // of the last load
   std::int64_t weight_bytes = 0;
   std::int64_t kv_bytes = 0;
-  std::int64_t loaded_unix_s = 0;
-  std::int32_t context_tokens = 0;
-  std::string defaults;  // RequestDefaults::text
+  std::int64_t loaded_unix_s = 0;   // of the last load
+  std::int32_t context_tokens = 0;  // the same
+  std::string defaults;             // RequestDefaults::text
   std::int32_t num_leases = 0;
   bool queue_full = false;
   EngineMetrics engine;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -171,7 +173,14 @@ Result<Json> shape_message(const Json& message, const Shape& shape, std::size_t 
 
 class Template final : public ChatTemplate {
  public:
-  explicit Template(std::shared_ptr<const jinja::Ast> ast) : ast_(std::move(ast)) { probe(); }
+  explicit Template(std::shared_ptr<const jinja::Ast> ast) : ast_(std::move(ast)) {
+    for (const auto& node : ast_->nodes) {
+      if (node->kind == jinja::NodeKind::kName) {
+        names_.insert(node->name);
+      }
+    }
+    probe();
+  }
 
   Result<std::vector<TextPart>> render(const ChatTemplateInput& input) const override {
     auto parts = render_with(input, Limits{}, shape_);
@@ -182,6 +191,8 @@ class Template final : public ChatTemplate {
   }
 
   const ChatTemplateCaps& caps() const override { return caps_; }
+
+  bool names(std::string_view variable) const override { return names_.contains(variable); }
 
  private:
   Result<Value> messages_value(Heap& heap, const Json* messages, const Shape& shape) const;
@@ -195,6 +206,7 @@ class Template final : public ChatTemplate {
   void probe();
 
   std::shared_ptr<const jinja::Ast> ast_;
+  std::set<std::string, std::less<>> names_;
   ChatTemplateCaps caps_;
   Shape shape_{.string_arguments = false, .typed_content = true, .only_typed_content = false};
 };

@@ -46,6 +46,8 @@ class ChatTemplate {
   // corrupt_data for template faults; with line and column.
   virtual Result<std::vector<TextPart>> render(const ChatTemplateInput& input) const = 0;
   virtual const ChatTemplateCaps& caps() const = 0;
+  // Whether the template names a variable at all. One that it does not name has no effect.
+  virtual bool names(std::string_view variable) const = 0;
 };
 
 }  // namespace trine::text

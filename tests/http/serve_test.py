@@ -541,8 +541,12 @@ class Refusals(Shared):
         self.assertEqual(json.loads(self.server.get("/health/ready")[2])["status"], "queue_full")
         self.assertEqual(self.server.metric("trine_requests_rejected_total"), 1)
         # Two prompts need two places: all or none.
-        status, _, _ = self.server.complete(prompt=["a", "b", "c"], max_tokens=1)
+        status, _, _ = self.server.complete(prompt=["a", "b"], max_tokens=1)
         self.assertEqual(status, 429)
+        # Three never have room: trying again would not help, so it is no 429.
+        status, _, body = self.server.complete(prompt=["a", "b", "c"], max_tokens=1)
+        self.assertEqual((status, body["error"]["param"]), (400, "prompt"))
+        self.assertIn("has 3 prompts, at most 2", body["error"]["message"])
         running.close()
         for thread in waiting:
             thread.join()
@@ -761,6 +765,8 @@ class Sites(Shared):
         status, headers, _ = self.server.call("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://app.example:8443", **ask})
         self.assertEqual((status, headers["access-control-allow-methods"]), (204, "POST"))
         self.assertEqual(headers["access-control-allow-origin"], "https://app.example:8443")
+        # Any header: OpenAI's client in a browser sends its own. * does not cover Authorization.
+        self.assertEqual(headers["access-control-allow-headers"], "Authorization, *")
         status, headers, _ = self.server.call("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://evil.example", **ask})
         self.assertEqual(status, 403)
         self.assertNotIn("access-control-allow-origin", headers)
@@ -846,13 +852,51 @@ class Models(unittest.TestCase):
                 self.assertIn(self.admin(server, "load", name)[0], (400, 404))
             self.assertEqual(server.call("POST", "/admin/models/load", {"model": "small", "path": "/x"}, self.auth)[0], 400)
             self.assertEqual(server.call("POST", "/admin/cache/clear", "", self.auth)[0], 200)
+            self.assertEqual(server.call("POST", "/admin/cache/clear", {}, self.auth)[0], 200)
+            self.assertEqual(server.call("POST", "/admin/cache/clear", {"model": "small"}, self.auth)[0], 400)
 
     def test_keep_alive_unloads_and_loads_again(self):
         with Server(TRINE, "--keep-alive", "0.2", model=SMALL, TRINE_ADMIN_KEY=ADMIN_KEY) as server:
             deadline = time.monotonic() + 30
             while self.states(server)["docs-1m"] != "unloaded":
                 self.assertLess(time.monotonic(), deadline)
+            # A readiness probe that failed now would keep away the request that loads it again.
+            self.assertEqual(server.get("/health/ready")[0], 200)
+            card = json.loads(server.get("/v1/models")[2])["data"][0]
+            self.assertEqual(card["max_model_len"], 2048)
+            self.assertGreater(card["created"], 0)
             self.assertEqual(server.complete(max_tokens=1)[0], 200)
+            self.admin(server, "unload", "docs-1m")  # the last word: not loaded on demand any more
+            self.assertEqual(server.get("/health/ready")[0], 503)
+
+    def test_what_users_are_told_names_no_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "copied"
+            shutil.copytree(SMALL, model)
+            config = json.loads((model / "tokenizer_config.json").read_text())
+            config.pop("chat_template")
+            (model / "tokenizer_config.json").write_text(json.dumps(config))
+            with Server(TRINE, "--keep-alive", "0.2", model=model, TRINE_ADMIN_KEY=ADMIN_KEY) as server:
+                messages = [{"role": "user", "content": "a"}]
+                status, _, body = server.call("POST", "/v1/chat/completions", {"messages": messages})
+                self.assertEqual((status, json.loads(body)["error"]["param"]), (400, "messages"))
+                self.assertIn("no chat template", body.decode() if isinstance(body, bytes) else body)
+                self.assertNotIn(folder, str(body))
+                deadline = time.monotonic() + 30
+                while self.states(server)["copied"] != "unloaded":
+                    self.assertLess(time.monotonic(), deadline)
+                for weights in model.glob("*.safetensors"):
+                    os.truncate(weights, 100)
+                status, _, body = server.complete(max_tokens=1)
+                self.assertEqual(status, 503)
+                self.assertNotIn(folder, str(body))
+                self.assertIn("truncated", str(server.call("GET", "/admin/models", headers=self.auth)[2]))
+
+    def test_no_request_falls_between_keep_alive_and_load(self):
+        with Server(TRINE, "--keep-alive", "0.01", model=SMALL, TRINE_ADMIN_KEY=ADMIN_KEY) as server:
+            for _ in range(40):
+                self.assertEqual(server.complete(max_tokens=1)[0], 200)
+                time.sleep(0.03)
 
     def test_memory_budget(self):
         names = ("--served-name", "small", "--served-name", "large", "--kv-tokens", "2048")

@@ -47,12 +47,23 @@ std::string_view bearer(const Request& request) {
 }  // namespace
 
 std::string host_of(std::string_view authority) {
-  if (authority.starts_with('[')) {
-    const std::size_t end = authority.find(']');
-    return end == std::string_view::npos ? std::string() : lower(authority.substr(1, end - 1));
+  const bool bracketed = authority.starts_with('[');
+  const std::size_t end = bracketed ? authority.find(']') : authority.find(':');
+  if (bracketed && end == std::string_view::npos) {
+    return {};
   }
-  const std::size_t colon = authority.find(':');
-  std::string host = lower(authority.substr(0, colon));
+  // Behind the name a port and nothing else: "localhost:80@evil.example" names no host.
+  const std::string_view rest = end == std::string_view::npos
+                                    ? std::string_view()
+                                    : authority.substr(end + (bracketed ? 1 : 0));
+  if (!rest.empty() &&
+      (rest.front() != ':' || rest.find_first_not_of("0123456789", 1) != std::string_view::npos)) {
+    return {};
+  }
+  if (bracketed) {
+    return lower(authority.substr(1, end - 1));
+  }
+  std::string host = lower(authority.substr(0, end));
   if (host.ends_with('.')) {
     host.pop_back();
   }
@@ -160,8 +171,9 @@ Response Guard::options_answer(const Request& request, std::string_view allow) c
   if (origin != nullptr && request.header("access-control-request-method") != nullptr &&
       origin_allowed(*origin)) {
     out.headers.push_back({"Access-Control-Allow-Methods", std::string(allow)});
-    out.headers.push_back(
-        {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id"});
+    // Any: clients send their own (OpenAI's in browsers X-Stainless-*). Authorization has to be
+    // named.
+    out.headers.push_back({"Access-Control-Allow-Headers", "Authorization, *"});
     out.headers.push_back({"Access-Control-Max-Age", "600"});
   }
   return out;

@@ -34,7 +34,7 @@ class ChatAnswer final : public AnswerBase {
       Json delta;
       delta["role"] = "assistant";
       delta["content"] = continued_;
-      emit(i, std::move(delta), std::nullopt, out);
+      emit(i, std::move(delta), std::nullopt, out, i == 0);
     }
   }
 
@@ -100,7 +100,7 @@ class ChatAnswer final : public AnswerBase {
 
   // A chunk of one choice, with the log-probabilities and ids that wait for one.
   void emit(std::int32_t index, Json delta, std::optional<std::string_view> finish,
-            std::vector<SseEvent>& out) {
+            std::vector<SseEvent>& out, bool first = false) {
     Choice& choice = choices_[static_cast<std::size_t>(index)];
     Json one;
     one["index"] = index;
@@ -122,7 +122,11 @@ class ChatAnswer final : public AnswerBase {
     if (request_.return_token_ids) {
       one["token_ids"] = std::exchange(choice.ids, {});
     }
-    out.push_back({.name = "", .data = dump(chunk(kPrefix, kChunk, Json::array({one})))});
+    Json event = chunk(kPrefix, kChunk, Json::array({one}));
+    if (first && request_.return_token_ids) {
+      event["prompt_token_ids"] = prompts_.front().tokens;
+    }
+    out.push_back({.name = "", .data = dump(event)});
   }
 
   void add_content(std::int32_t index, const std::string& text, std::vector<SseEvent>& out) {

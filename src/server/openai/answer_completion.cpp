@@ -1,6 +1,7 @@
 // /v1/completions.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "server/openai/answer_base.h"
 
@@ -77,7 +78,8 @@ class CompletionAnswer final : public AnswerBase {
     OldLogprobs logprobs;
     std::vector<std::int32_t> ids;
     std::size_t ids_sent = 0;
-    double sum = 0.0;  // of log-probabilities
+    bool begun = false;  // its first chunk is out
+    double sum = 0.0;    // of log-probabilities
     std::optional<FinishReason> finish;
     std::string matched;
   };
@@ -128,6 +130,9 @@ class CompletionAnswer final : public AnswerBase {
       one["token_ids"] = std::vector<std::int32_t>(
           choice.ids.begin() + static_cast<std::ptrdiff_t>(choice.ids_sent), choice.ids.end());
       choice.ids_sent = choice.ids.size();
+      if (!std::exchange(choice.begun, true)) {
+        one["prompt_token_ids"] = prompts_[static_cast<std::size_t>(index / per_prompt_)].tokens;
+      }
     }
     out.push_back({.name = "", .data = dump(chunk(kPrefix, kObject, Json::array({one})))});
   }

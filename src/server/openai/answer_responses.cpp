@@ -30,6 +30,12 @@ class ResponsesAnswer final : public AnswerBase {
   void fail(const ApiError& error, std::vector<SseEvent>& out) override {
     std::vector<SseEvent> dropped;
     AnswerBase::fail(error, dropped);
+    // What was told so far stays part of the response.
+    if (message_open_) {
+      close_message("incomplete", out);
+    } else if (!output_.empty() && output_.back()["status"] == "in_progress") {
+      close_item("incomplete", out);
+    }
     Json event;
     event["response"] = response("failed");
     event["response"]["error"] = Json{{"code", "server_error"}, {"message", error.message}};

@@ -138,7 +138,9 @@ ApiResult<Json> open_body(Shape shape, std::string_view body, const Limits& limi
     return tl::unexpected(std::move(error));
   }
   if (!parsed->is_object()) {
-    return tl::unexpected(bad_field("the body", "must be a JSON object"));
+    ApiError error = bad_field("the body", "must be a JSON object");
+    error.param.reset();  // no field is to blame
+    return tl::unexpected(std::move(error));
   }
   TRINE_TRY(check_object(shape, "", *parsed, warnings, spelling));
   return std::move(*parsed);

@@ -56,6 +56,23 @@ ApiResult<std::optional<Constraint>> read_format(Json format, std::string_view p
     return tl::unexpected(
         bad_field(fmt::format("{}.json_schema", path), "belongs to type json_schema"));
   }
+  // A schema in the wrong place would be left out without a word.
+  if (schema != nullptr && (type == "text" || (type == "json_schema" && !schema_inside))) {
+    return tl::unexpected(bad_field(fmt::format("{}.schema", path),
+                                    type == "text"
+                                        ? "belongs to type json_object or json_schema"
+                                        : "belongs to type json_object; type json_schema has it in "
+                                          "json_schema.schema"));
+  }
+  if (!schema_inside || type != "json_schema") {
+    for (const std::string_view name : {"name", "description", "strict"}) {
+      if (find(format, name) != nullptr) {
+        return tl::unexpected(bad_field(fmt::format("{}.{}", path, name),
+                                        "belongs to type json_schema, where it describes the "
+                                        "schema"));
+      }
+    }
+  }
   if (type == "text") {
     return std::optional<Constraint>();
   }

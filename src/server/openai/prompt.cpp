@@ -1,10 +1,13 @@
 #include "server/openai/prompt.h"
 
+#include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/printable.h"
 
 namespace trine::server::openai {
 
@@ -96,6 +99,40 @@ Result<std::vector<text::TextPart>> render_prompt(const Conversation& conversati
     parts.push_back({.text = std::string(forced_prefix), .from_user = false});
   }
   return parts;
+}
+
+std::vector<std::string> template_warnings(const Conversation& conversation,
+                                           const text::ChatTemplate& chat_template) {
+  TRINE_CHECK(conversation.messages != nullptr);
+  std::vector<std::string> out;
+  const text::ChatTemplateCaps& caps = chat_template.caps();
+  if (conversation.tools != nullptr && !conversation.tools->empty() && !caps.tools) {
+    out.emplace_back(
+        "tools are not shown to the model: its chat template has no place for them; describe them "
+        "in a message");
+  }
+  const auto has_role = [&](std::string_view role) {
+    return std::any_of(conversation.messages->begin(), conversation.messages->end(),
+                       [role](const Json& message) { return message["role"] == role; });
+  };
+  for (const auto& [role, shown] : {std::pair<std::string_view, bool>("system", caps.system_role),
+                                    {"developer", caps.developer_role},
+                                    {"tool", caps.tool_results}}) {
+    if (!shown && has_role(role)) {
+      out.push_back(fmt::format(
+          "messages of the role {} are not shown to the model: its chat template leaves them out",
+          role));
+    }
+  }
+  if (conversation.template_kwargs != nullptr) {
+    for (const auto& [name, value] : conversation.template_kwargs->items()) {
+      if (!chat_template.names(name)) {
+        out.push_back(fmt::format("{} is ignored: the chat template of the model does not use it",
+                                  printable(name, 80)));
+      }
+    }
+  }
+  return out;
 }
 
 Status add_bad_words(const text::Tokenizer& tokenizer, CommonRequest& request) {

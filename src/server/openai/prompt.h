@@ -27,6 +27,10 @@ Result<std::vector<text::TextPart>> render_prompt(const Conversation& conversati
                                                   const TemplateContext& context,
                                                   std::string_view forced_prefix = {});
 
+// What the request gives to the template and the template leaves out, one text for each.
+std::vector<std::string> template_warnings(const Conversation& conversation,
+                                           const text::ChatTemplate& chat_template);
+
 // The text of the last message, as templates are given it. Messages are checked and not empty.
 std::string final_text(const nlohmann::ordered_json& messages);
 

@@ -311,7 +311,10 @@ std::string api_markdown() {
       "names it). A name that is not listed is refused. `null` is as good as leaving a field out. "
       "A refused field may have a value\n"
       "that asks for nothing (listed), which passes. Ranges are those of numbers; of strings in "
-      "bytes, of lists and objects in elements.\n";
+      "bytes, of lists and objects in elements.\n"
+      "What is given to the chat template (`tools`, `documents`, `reasoning_effort`, "
+      "`chat_template_kwargs`, roles) is ignored, with a\n"
+      "warning, by a model whose template has no place for it.\n";
   for (int i = 0; i < kNumShapes; ++i) {
     const auto shape = static_cast<Shape>(i);
     out += fmt::format("\n## {}\n\n| field | state | type | default | meaning or reason |\n",

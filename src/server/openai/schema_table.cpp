@@ -140,7 +140,8 @@ std::vector<Rows> sampling_rows() {
       {kGenerate, ranged("presence_penalty", kNumber, -2, 2, "0", "of the answer")},
       {kGenerate, ranged("frequency_penalty", kNumber, -2, 2, "0", "of the answer")},
       {kGenerate, ranged("logit_bias", kObject, 0, 1024, "", "token id as text to [-100, 100]")},
-      {kGenerate, ranged("bad_words", kArray, 0, 128, "", "texts that may not appear")},
+      {kGenerate, ranged("bad_words", kArray, 0, 128, "",
+                         "texts whose own tokens, also behind a space, may not follow each other")},
       {kGenerate, with_default(ranged("seed", kInt, 0, kInt64Max, "",
                                       "the same seed, the same "
                                       "answer"),
@@ -231,9 +232,8 @@ std::vector<Rows> serving_rows() {
       {kGenerate, honoured("speculative", kObject,
                            "reserved: checked, and without effect until "
                            "there is speculation, which never changes an answer; see speculative")},
-      {kGenerate, ranged("metadata", kObject, 0, 16, "",
-                         "texts; chat and responses give them "
-                         "back")},
+      {kH | kR, ranged("metadata", kObject, 0, 16, "", "texts that the answer gives back")},
+      {kC, ignored("metadata", kObject, "answers of this endpoint have no place for it")},
       {kGenerate | kE, ignored("user", kString, "the key says whose request it is")},
       {kH | kR, ignored("safety_identifier", kString, "the key says whose request it is")},
       {kH | kR, ignored("prompt_cache_key", kString, "the cache finds equal prompts itself")},

@@ -76,7 +76,8 @@ TEST(Guard, WithoutKeysAdminIsOffAndHostsAreChecked) {
     EXPECT_EQ(status(guard, Auth::kUser, from(host)), 200) << host;
   }
   for (const char* host :
-       {"", "evil.example", "a.example.evil", "localhost.evil", "127.0.0.1.evil", "[::1"}) {
+       {"", "evil.example", "a.example.evil", "localhost.evil", "127.0.0.1.evil", "[::1",
+        "localhost:80@evil.example", "localhost:x", "[::1]evil.example", "[::1]:8x"}) {
     EXPECT_EQ(status(guard, Auth::kUser, from(host)), 403) << host;
     EXPECT_EQ(status(guard, Auth::kNone, from(host)), 403) << host;
   }

@@ -290,6 +290,30 @@ TEST(CompletionAnswer, SeveralPromptsAndAnswers) {
                                   R"("prompt_tokens_details":{"cached_tokens":0}})");
 }
 
+TEST(Answers, StreamsGiveTheIdsOfThePromptToo) {
+  const auto talk = chat(R"(, "stream": true, "return_token_ids": true)");
+  const std::vector<Json> chunks =
+      stream(*talk, {event(3, "a"), event(4, "b", FinishReason::kLength)});
+  ASSERT_GE(chunks.size(), 3U);
+  EXPECT_EQ(chunks[0]["prompt_token_ids"], Json({0, 1, 5}));
+  EXPECT_FALSE(chunks[1].contains("prompt_token_ids"));
+
+  const auto answer =
+      completion(R"({"prompt": ["a", "b"], "stream": true, "return_token_ids": true})");
+  answer->set_prompt(0, {7});
+  answer->set_prompt(1, {8, 9});
+  const auto of_second = [](AnswerEvent one) {
+    one.prompt = 1;
+    return one;
+  };
+  const std::vector<Json> parts =
+      stream(*answer, {of_second(event(3, "a")), event(4, "b"), of_second(event(3, "c"))});
+  ASSERT_GE(parts.size(), 3U);
+  EXPECT_EQ(parts[0]["choices"][0]["prompt_token_ids"], Json({8, 9}));
+  EXPECT_EQ(parts[1]["choices"][0]["prompt_token_ids"], Json({7}));
+  EXPECT_FALSE(parts[2]["choices"][0].contains("prompt_token_ids"));
+}
+
 TEST(CompletionAnswer, BestOfGivesTheLikeliest) {
   const auto answer = completion(R"({"prompt": "a", "best_of": 3, "n": 2})");
   answer->set_prompt(0, {0});
@@ -388,6 +412,11 @@ TEST(ResponsesAnswer, IncompleteAndFailed) {
   EXPECT_EQ(events.back()["type"], "response.failed");
   EXPECT_EQ(events.back()["response"]["error"]["message"], "too slow");
   EXPECT_EQ(events.back()["response"]["status"], "failed");
+  // What was written before stays, and is marked as broken off.
+  const auto late = stream(*responses(R"(, "stream": true)"), {event(0, "a"), broken});
+  EXPECT_EQ(late[late.size() - 2]["type"], "response.output_item.done");
+  EXPECT_EQ(late.back()["response"]["output"][0]["status"], "incomplete");
+  EXPECT_EQ(late.back()["response"]["output"][0]["content"][0]["text"], "a");
 }
 
 TEST(ResponsesAnswer, AnEmptyAnswerHasAnEmptyMessage) {

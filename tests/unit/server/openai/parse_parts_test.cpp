@@ -117,13 +117,19 @@ TEST(ParseConstraint, EveryWay) {
         R"("structured_outputs": {"json_object": false})"}) {
     EXPECT_FALSE(take(parse_chat(chat(more), {})).constraint.has_value()) << more;
   }
-  for (const std::string_view more :
-       {R"("response_format": {"type": "json_schema"})",
-        R"("response_format": {"type": "json_schema", "json_schema": {}})",
-        R"("response_format": {"type": "text", "json_schema": {"schema": {}}})",
-        R"("response_format": {"type": "json_object"}, "guided_regex": "a")",
-        R"("structured_outputs": {"regex": "a", "choice": ["b"]})", R"("guided_choice": [1])",
-        R"("guided_choice": [""])"}) {
+  for (
+      const std::string_view more :
+      {R"("response_format": {"type": "json_schema"})",
+       R"("response_format": {"type": "json_schema", "json_schema": {}})",
+       R"("response_format": {"type": "text", "json_schema": {"schema": {}}})",
+       R"("response_format": {"type": "text", "schema": {}})",
+       R"("response_format": {"type": "text", "strict": true})",
+       R"("response_format": {"type": "json_object", "name": "n"})",
+       R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}}, "schema": {}})",
+       R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}}, "name": "n"})",
+       R"("response_format": {"type": "json_object"}, "guided_regex": "a")",
+       R"("structured_outputs": {"regex": "a", "choice": ["b"]})", R"("guided_choice": [1])",
+       R"("guided_choice": [""])"}) {
     EXPECT_FALSE(parse_chat(chat(more), {}).has_value()) << more;
   }
 }

@@ -161,6 +161,7 @@ TEST(ParseChat, RefusalsNameTheFieldAndTheReason) {
     EXPECT_EQ(result.error().status, 400) << body;
     EXPECT_THAT(result.error().message, HasSubstr(text)) << body;
   }
+  EXPECT_EQ(parse_chat("[]", {}).error().param, std::nullopt);
 }
 
 TEST(ParseChat, MessagesAreNormalised) {

@@ -53,6 +53,41 @@ TEST(Prompt, GenerationPromptAndForcedPrefix) {
       "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<tool_call>\n");
 }
 
+// What a template has no place for is told, not dropped in silence.
+TEST(Prompt, WhatTheTemplateLeavesOutIsWarnedAbout) {
+  const auto warned = [](std::string_view more, std::string_view source, std::string_view role) {
+    const auto request =
+        parse_chat(fmt::format(R"({{"messages": [{{"role": "{}", "content": "a"{}}},
+                        {{"role": "user", "content": "b"}}]{}}})",
+                               role, role == "tool" ? R"(, "tool_call_id": "c")" : "", more),
+                   {});
+    EXPECT_TRUE(request.has_value()) << more;
+    return template_warnings(request->conversation, *text::ChatTemplate::parse(source).value());
+  };
+  constexpr std::string_view kTools =
+      R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
+  constexpr std::string_view kExtra =
+      R"(, "documents": [{"text": "d"}], "reasoning_effort": "low",
+         "chat_template_kwargs": {"enable_thinking": false})";
+  constexpr std::string_view kAll =
+      "{{ tools | tojson }}{{ documents | tojson }}{{ reasoning_effort }}{% if enable_thinking %}"
+      "{% endif %}{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}";
+  constexpr std::string_view kUsersOnly =
+      "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}";
+  EXPECT_THAT(warned(kTools, kChatMl, "user"),
+              ElementsAre(HasSubstr("tools are not shown to the model")));
+  EXPECT_THAT(
+      warned(kExtra, kChatMl, "user"),
+      ElementsAre(HasSubstr("enable_thinking is ignored"), HasSubstr("documents is ignored"),
+                  HasSubstr("reasoning_effort is ignored")));
+  EXPECT_THAT(warned(kTools, kAll, "system"), ElementsAre());
+  EXPECT_THAT(warned(kExtra, kAll, "tool"), ElementsAre());
+  for (const std::string_view role : {"system", "developer"}) {
+    EXPECT_THAT(warned("", kUsersOnly, role), ElementsAre(HasSubstr(role)));
+  }
+  EXPECT_THAT(warned("", kUsersOnly, "user"), ElementsAre());
+}
+
 TEST(Prompt, ContinuesTheFinalMessage) {
   const auto text = [](std::string_view content) {
     return rendered(fmt::format(R"({{"messages": [{{"role": "user", "content": "Hello"}},
