@@ -318,19 +318,20 @@ class Streams(Shared):
     def test_counters_move_with_every_step(self):
         """While an answer is on its way, not when it ends; the same under vLLM's names."""
         names = [f"{prefix}{name}_tokens_total" for prefix in ("trine_", "vllm:") for name in ("prompt", "generation")]
-        before = [self.server.metric(name) for name in names]
+        before = self.server.metrics(names)
         stream = self.server.stream(prompt="Four five six", max_tokens=1900, ignore_eos=True, stream_options={"include_usage": True})
         for _ in range(20):
             next(events := stream.events())
-        during = [self.server.metric(name) - b for name, b in zip(names, before)]
-        self.assertEqual(self.server.metric("trine_requests_running"), 1)  # it goes on
+        *during, running = self.server.metrics([*names, "trine_requests_running"])
+        during = [value - b for value, b in zip(during, before)]
+        self.assertEqual(running, 1)  # it goes on
         usage = json.loads([event for event in events if event != "[DONE]"][-1])["usage"]
         self.assertEqual(during[0], usage["prompt_tokens"])
         self.assertGreaterEqual(during[1], 20)
         self.assertLess(during[1], 1900)
         self.assertEqual(during[2], during[0])
         self.assertGreaterEqual(during[3], during[1])
-        after = [self.server.metric(name) - b for name, b in zip(names, before)]
+        after = [value - b for value, b in zip(self.server.metrics(names), before)]
         self.assertEqual(after, [usage["prompt_tokens"], 1900] * 2)
 
     def test_metrics_count(self):

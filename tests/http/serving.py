@@ -116,8 +116,16 @@ class Server:
 
     def metric(self, name, **labels):
         """The sum of all series of a metric with these labels; None when there is none."""
+        return self.metrics([name], **labels)[0]
+
+    def metrics(self, names, **labels):
+        """The same of several, of one moment."""
         status, _, text = self.call("GET", "/metrics", headers=self.metrics_headers())
         assert status == 200, text
+        return [self.sum_of(text, name, labels) for name in names]
+
+    @staticmethod
+    def sum_of(text, name, labels):
         found = None
         for line in text.splitlines():
             if line.startswith("#") or not line.startswith(name):
