@@ -25,18 +25,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using options::Settings;
 
-// The options of offline and kernels that say nothing about a server, and the other way round, are
-// refused by name.
-Status refuse_foreign(const Settings& settings) {
-  for (const std::string_view name : {"schemes", "rows", "shape", "weight-bytes", "tests", "repeat",
-                                      "threads", "ctx", "kv", "activations", "isa"}) {
-    if (settings.origin(name) == options::Origin::kFlag) {
-      return fail(ErrorCode::kInvalidArgument, "--{}: bench serve does not take it", name);
-    }
-  }
-  return {};
-}
-
 Result<std::string> api_key(const Settings& settings) {
   if (const auto file = settings.maybe_text("api-key-file"); file.has_value() && !file->empty()) {
     TRINE_TRY_ASSIGN(const std::string text, read_file(*file));
@@ -250,7 +238,6 @@ std::vector<std::string_view> bench_serve_options() {
 
 Result<int> bench_serve(CommandContext& context) {
   const Settings& settings = context.settings();
-  TRINE_TRY(refuse_foreign(settings));
   TRINE_TRY_ASSIGN(const loadgen::Slo slo, loadgen::parse_slo(settings.list("goodput")));
   loadgen::ClientOptions client_options;
   TRINE_TRY_ASSIGN(client_options.base_url, base_url(settings));

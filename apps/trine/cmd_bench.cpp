@@ -232,29 +232,58 @@ Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
   return 0;
 }
 
+// The options that a measurement takes, of those of the command; empty for an unknown one.
+std::vector<std::string_view> options_of(std::string_view what) {
+  if (what == "kernels") {
+    return {"schemes", "rows", "shape", "weight-bytes", "repeat", "threads", "isa"};
+  }
+  if (what == "attention") {
+    return {"heads", "depth", "rows", "kv", "weight-bytes", "repeat", "threads", "isa"};
+  }
+  if (what == "offline") {
+    return joined({"tests", "repeat"}, model_options());
+  }
+  if (what == "serve") {
+    return bench_serve_options();
+  }
+  return {};
+}
+
+// One that says nothing about the measurement would be ignored.
+Status refuse_foreign(const CommandContext& context, const std::string& what) {
+  const std::vector<std::string_view> taken = options_of(what);
+  for (const std::string_view name : context.command().options) {
+    if (context.settings().origin(name) == options::Origin::kFlag &&
+        std::ranges::find(taken, name) == taken.end()) {
+      return fail(ErrorCode::kInvalidArgument, "--{}: bench {} does not take it", name, what);
+    }
+  }
+  return {};
+}
+
 Result<int> run_bench(CommandContext& context) {
   const options::Settings& settings = context.settings();
   const std::string what = context.argument(0);
+  const bool has_model = context.arguments().size() > 1;
+  const bool known = what == "serve" || (what == "offline" && has_model) ||
+                     ((what == "kernels" || what == "attention") && !has_model);
+  if (!known) {
+    return fail(ErrorCode::kInvalidArgument,
+                "cannot bench '{}'{}; there are: trine bench kernels, trine bench attention, "
+                "trine bench offline MODEL, trine bench serve",
+                what, has_model ? " with a model" : " without a model");
+  }
+  TRINE_TRY(refuse_foreign(context, what));
   if (what == "serve") {
     return bench_serve(context);
   }
   TRINE_TRY(apply_isa(settings));
   TRINE_TRY_ASSIGN(const auto team,
                    ThreadTeam::create(static_cast<int>(settings.integer("threads"))));
-  const bool has_model = context.arguments().size() > 1;
-  if (what == "kernels" && !has_model) {
+  if (what == "kernels") {
     return run_kernels(context, *team);
   }
-  if (what == "attention" && !has_model) {
-    return run_attention(context, *team);
-  }
-  if (what == "offline" && has_model) {
-    return run_offline(context, *team);
-  }
-  return fail(ErrorCode::kInvalidArgument,
-              "cannot bench '{}'{}; there are: trine bench kernels, trine bench attention, "
-              "trine bench offline MODEL, trine bench serve",
-              what, has_model ? " with a model" : " without a model");
+  return what == "attention" ? run_attention(context, *team) : run_offline(context, *team);
 }
 
 }  // namespace

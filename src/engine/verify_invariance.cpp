@@ -282,8 +282,14 @@ std::vector<Permutation> single_permutations(int max_threads) {
   for (Permutation& permutation : out) {
     permutation.isa = isa;
   }
-  for (int threads = 2; threads <= max_threads; threads = threads < 4 ? threads + 1 : threads * 2) {
+  const auto add_team = [&](int threads) {
     out.push_back({.name = fmt::format("{} threads", threads), .num_threads = threads, .isa = isa});
+  };
+  for (int threads = 2; threads < max_threads; threads = threads < 4 ? threads + 1 : threads * 2) {
+    add_team(threads);
+  }
+  if (max_threads > 1) {
+    add_team(max_threads);
   }
   for (const IsaLevel level : kAllIsaLevels) {
     if (level != isa && missing_feature(level, cpu_features()).empty()) {

@@ -64,18 +64,19 @@ std::int64_t packed_bytes(const std::vector<ops::WeightView*>& matrices) {
   return total;
 }
 
-void pack_matrix(ThreadTeam& team, const ops::WeightView& view, std::uint8_t* out) {
-  const std::int64_t blocks = num_blocks(view);
+// Blocks [first, last) of a matrix to `out`.
+void pack_blocks(ThreadTeam& team, const ops::WeightView& view, std::int64_t first,
+                 std::int64_t last, std::uint8_t* out) {
   const std::int64_t bytes = block_bytes(view);
-  std::atomic<std::int64_t> next{0};
+  std::atomic<std::int64_t> next{first};
   team.run([&](int) {
     for (;;) {
       const std::int64_t block = next.fetch_add(1, std::memory_order_relaxed);
-      if (block >= blocks) {
+      if (block >= last) {
         return;
       }
       pack_block(view.dtype, view.data, view.row_bytes, view.rows, view.cols, block,
-                 out + block * bytes);
+                 out + (block - first) * bytes);
     }
   });
 }
@@ -89,14 +90,21 @@ Status pack_weights(const Checkpoint& checkpoint, ThreadTeam& team, DecoderWeigh
   std::uint8_t* out = weights.packed.data();
   std::int64_t since_release = 0;
   for (ops::WeightView* view : matrices) {
-    pack_matrix(team, *view, out);
     view->packed = {scheme_of(*view), view->rows, view->cols, out};
-    const std::int64_t bytes = num_blocks(*view) * block_bytes(*view);
-    out += bytes;
-    since_release += bytes;
-    if (since_release >= kReleaseBytes) {
-      checkpoint.release_pages();
-      since_release = 0;
+    const std::int64_t blocks = num_blocks(*view);
+    const std::int64_t bytes = block_bytes(*view);
+    // In parts, as one matrix, a head over many tokens, may be most of the file.
+    for (std::int64_t first = 0; first < blocks;) {
+      const std::int64_t fitting = (kReleaseBytes - since_release) / bytes;
+      const std::int64_t last = std::min(blocks, first + std::max<std::int64_t>(fitting, 1));
+      pack_blocks(team, *view, first, last, out);
+      out += (last - first) * bytes;
+      since_release += (last - first) * bytes;
+      first = last;
+      if (since_release + bytes > kReleaseBytes) {
+        checkpoint.release_pages();
+        since_release = 0;
+      }
     }
   }
   checkpoint.release_pages();

@@ -1,6 +1,34 @@
 """bench: what it measures, the shape of its reports, refusals."""
 
+import os
+import struct
+
 from harness import MODEL, Case, flags_of, main
+
+
+def write_big_head(path, vocab, width):
+    """A GGUF file of one small layer and Q8_0 zeros, nearly all of it the table that is also the head; returns its bytes."""
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    counts = {"block_count": 1, "context_length": 64, "embedding_length": width, "feed_forward_length": width, "attention.head_count": 4}
+    fields = [text("general.architecture") + struct.pack("<I", 8) + text("llama")]
+    fields += [text(f"llama.{name}") + struct.pack("<II", 4, value) for name, value in counts.items()]
+    fields.append(text("llama.attention.layer_norm_rms_epsilon") + struct.pack("<If", 6, 1e-5))
+    shapes = {"token_embd": (width, vocab), "output_norm": (width,), "blk.0.attn_norm": (width,), "blk.0.ffn_norm": (width,)}
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+        shapes[f"blk.0.{name}"] = (width, width)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(fields)) + b"".join(fields)
+    size = 0
+    for name, shape in shapes.items():
+        f32 = len(shape) == 1
+        head += text(f"{name}.weight") + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0 if f32 else 8, size)
+        size += (shape[0] * 4 if f32 else shape[0] * shape[1] // 32 * 34) + 31 & ~31
+    with open(path, "wb") as file:
+        file.write(head)
+        file.truncate((len(head) + 31 & ~31) + size)
+    return size
 
 
 class Kernels(Case):
@@ -109,6 +137,14 @@ class Offline(Case):
             pattern = f"--tests {name}: there are ppN.*passN.*load"
             self.bad(2, pattern, "bench", "offline", MODEL, "--tests", f"load,{name}")
 
+    def test_a_head_that_is_most_of_the_file_is_not_held_twice(self):
+        path = self.path("model.gguf")
+        weights = write_big_head(path, 500000, 256)
+        out = self.ok("bench", "offline", path, "--json", "--tests", "load").json
+        self.assertGreater(out["peak_resident_bytes"], weights)
+        if not os.environ.get("TRINE_SANITIZE"):  # a sanitizer has memory of its own
+            self.assertLess(out["peak_resident_bytes"], 1.05 * weights + 100e6)
+
     def test_small_context_leaves_out_what_does_not_fit(self):
         self.bad(4, "--tests: none fits the context of 9 tokens", "bench", "offline", MODEL, "--ctx", "9", "--tests", "load,tg9999")
         run = self.ok("bench", "offline", MODEL, "--repeat", "1", "--ctx", "9")
@@ -120,6 +156,22 @@ class Offline(Case):
         self.assertNotIn("pass 9", text)
         self.assertRegex(text, r"load +[\d.]+ s")
         self.assertRegex(text, r"first token +[\d.]+ s")
+
+
+class Foreign(Case):
+    def test_options_of_other_measurements_are_refused(self):
+        own = {
+            "kernels": {"schemes": "w4g64", "shape": "70x256"},
+            "attention": {"heads": "1/1x8", "depth": "7"},
+            "offline": {"tests": "load", "activations": "f32", "ctx": "9", "home": self.tmp},
+            "serve": {"num-prompts": "1", "save": self.path("report.json"), "seed": "1", "temperature": "0.5"},
+        }
+        for what in own:
+            for name, value in ((n, v) for other in own if other != what for n, v in own[other].items()):
+                model = [MODEL] if what == "offline" else []
+                self.bad(2, f"--{name}: bench {what} does not take it", "bench", what, *model, f"--{name}", value)
+        self.bad(2, "--kv: bench kernels does not take it", "bench", "kernels", "--kv", "int8")
+        self.bad(2, "--rows: bench offline does not take it", "bench", "offline", MODEL, "--rows", "3")
 
 
 class Flags(Case):

@@ -34,5 +34,30 @@ RC_GTEST_PROP(KernelsProperty, EveryLevelFollowsTheChainForAnyShape, ()) {
                                {num_rows}) == "");
 }
 
+RC_GTEST_PROP(KernelsProperty, ExtremeActivationsGiveTheSameBitsOnEveryLevel, ()) {
+  const PackedScheme scheme = any_scheme();
+  const std::int64_t n = *rc::gen::inRange(1, 70);
+  const std::int64_t k =
+      kernels::packed_is_super(scheme) ? 256 * *rc::gen::inRange(1, 3) : *rc::gen::inRange(1, 400);
+  const std::int64_t m = *rc::gen::inRange(1, 14);
+  const auto seed = *rc::gen::inRange<std::uint64_t>(1, 1u << 30);
+  const auto bytes = test::PackedTwin(scheme, n, k).random(seed);
+  test::Aligned packed(bytes.size());
+  std::memcpy(packed.data, bytes.data(), bytes.size());
+  const kernels::PackedMatrix w{scheme, n, k, packed.data};
+  const auto x = test::extreme_floats(seed + 1, m * k, *rc::gen::element(3u, 50u, 1000u));
+  const auto compute = [&](IsaLevel level, std::int64_t direct_rows) {
+    const kernels::PackedTable& table = kernels::packed_table(level);
+    const test::Rows rows = test::quantize(table, scheme, x, m, k);
+    return test::multiply(table, w, rows.view, nullptr, direct_rows);
+  };
+  const auto expected = compute(IsaLevel::kScalar, 0);
+  for (const IsaLevel level : test::machine_levels()) {
+    for (const std::int64_t direct_rows : {0, 1000}) {
+      RC_ASSERT(test::same_bits(compute(level, direct_rows), expected));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trine

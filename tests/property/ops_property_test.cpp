@@ -81,6 +81,26 @@ RC_GTEST_PROP(OpsProperty, AttentionIgnoresChunksPlacementThreadsAndLevel, ()) {
   RC_ASSERT(same_bits(c.run(team_of(any_threads()), chunks, any_seed()), whole));
 }
 
+RC_GTEST_PROP(OpsProperty, AttentionOfExtremeValuesIsTheSameEverywhere, ()) {
+  AttentionCase c(any_shape(), any_seed());
+  const auto rarity = *rc::gen::element(3u, 50u, 1000u);
+  for (std::vector<float>* x : {&c.q, &c.k, &c.v}) {
+    if (*rc::gen::arbitrary<bool>()) {
+      *x = test::extreme_floats(any_seed(), std::ssize(*x), rarity);
+    }
+  }
+  const auto whole = [&] {
+    const test::ScopedIsaLevel scope(IsaLevel::kScalar);
+    return c.run(team_of(1), {c.shape().length}, 0);
+  }();
+  const auto chunks =
+      *rc::gen::nonEmpty(rc::gen::container<std::vector<std::int32_t>>(rc::gen::inRange(1, 40)));
+  for (const IsaLevel level : test::machine_levels()) {
+    const test::ScopedIsaLevel scope(level);
+    RC_ASSERT(same_bits(c.run(team_of(any_threads()), chunks, any_seed()), whole));
+  }
+}
+
 RC_GTEST_PROP(OpsProperty, TreePathsEqualChains, ()) {
   const auto num_nodes = *rc::gen::inRange(1, 24);
   std::vector<std::int32_t> parents;

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -26,6 +28,33 @@ inline std::vector<float> random_floats(std::uint64_t seed, std::int64_t count,
   std::vector<float> out(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i] = scale * random_float(seed, i);
+  }
+  return out;
+}
+
+// Random floats, one in `rarity` of which is special: not a number, infinite, huge, tiny or a zero
+// of either sign.
+inline std::vector<float> extreme_floats(std::uint64_t seed, std::int64_t count,
+                                         std::uint32_t rarity) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kSpecial[] = {std::numeric_limits<float>::quiet_NaN(),
+                                kInfinity,
+                                -kInfinity,
+                                std::numeric_limits<float>::max(),
+                                -3e38f,
+                                7e4f,
+                                -1e20f,
+                                1e-40f,
+                                -1e-45f,
+                                1e-31f,
+                                0.0f,
+                                -0.0f};
+  std::vector<float> out = random_floats(seed, count);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto dice = philox(seed, i, RngPurpose::kTest, 2);
+    if (dice[0] % rarity == 0) {
+      out[i] = kSpecial[dice[1] % std::size(kSpecial)];
+    }
   }
   return out;
 }

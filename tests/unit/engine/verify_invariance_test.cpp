@@ -46,6 +46,18 @@ TEST(VerifyInvariance, MakesItsOwnPrompts) {
   EXPECT_EQ(report->seed, 5u);
 }
 
+TEST(VerifyInvariance, TriesTheLargestTeam) {
+  const FakeModel model({});
+  InvarianceOptions options = small_options();
+  options.num_mixed = 0;
+  options.max_threads = 7;
+  const auto report = verify_invariance(model, options);
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  for (const char* name : {"2 threads", "3 threads", "4 threads", "7 threads"}) {
+    EXPECT_THAT(report->permutations, ::testing::Contains(name));
+  }
+}
+
 TEST(VerifyInvariance, PassesTheSmallestWindow) {
   // The fault shows behind the window only.
   const auto report_of = [](std::int32_t context) {
