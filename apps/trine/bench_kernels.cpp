@@ -92,6 +92,48 @@ Result<Weights> make_weights(ThreadTeam& team, const PackedScheme& scheme, std::
   return out;
 }
 
+// The same of a float type: every weight is 2^-7.
+Result<Weights> make_plain(DType dtype, std::int64_t n, std::int64_t k, std::int64_t bytes) {
+  constexpr std::uint32_t kF32 = 0x3c000000;
+  constexpr std::uint16_t kF16 = 0x2000;
+  constexpr std::uint16_t kBF16 = 0x3c00;
+  constexpr std::uint8_t kF8 = 0x04;  // the subnormal 4 / 8 * 2^-6
+  Weights out;
+  const std::int64_t row_bytes = dtype_info(dtype).block_bytes * k;
+  out.matrix_bytes = row_bytes * n;
+  const std::int64_t count = std::max<std::int64_t>(1, bytes / out.matrix_bytes);
+  const auto total = static_cast<std::size_t>(count * out.matrix_bytes);
+  TRINE_TRY_ASSIGN(out.memory, HugeBuffer::allocate(total));
+  const auto fill = [&](auto value) {
+    for (std::size_t at = 0; at < total; at += sizeof value) {
+      std::memcpy(out.memory.data() + at, &value, sizeof value);
+    }
+  };
+  switch (dtype) {
+    case DType::kF32:
+      fill(kF32);
+      break;
+    case DType::kF16:
+      fill(kF16);
+      break;
+    case DType::kBF16:
+      fill(kBF16);
+      break;
+    default:
+      fill(kF8);
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    ops::WeightView view;
+    view.dtype = dtype;
+    view.rows = n;
+    view.cols = k;
+    view.data = reinterpret_cast<const std::byte*>(out.memory.data() + i * out.matrix_bytes);
+    view.row_bytes = row_bytes;
+    out.views.push_back(view);
+  }
+  return out;
+}
+
 std::int32_t group_of(const std::string& text) {
   if (text == "row") {
     return 0;
@@ -126,12 +168,17 @@ std::optional<PackedScheme> parse_own_scheme(const std::string& name) {
 
 Result<NamedScheme> parse_scheme(const std::string& name) {
   if (const auto own = parse_own_scheme(name); own.has_value()) {
-    return NamedScheme{name, *own};
+    return NamedScheme{.name = name, .scheme = *own};
   }
   std::string upper = name;
   std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
+  for (const DType plain : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3}) {
+    if (dtype_info(plain).name == upper) {
+      return NamedScheme{.name = name, .scheme = {}, .plain = plain};
+    }
+  }
   std::string known;
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto type = static_cast<DType>(i);
@@ -140,14 +187,14 @@ Result<NamedScheme> parse_scheme(const std::string& name) {
       continue;
     }
     if (dtype_info(type).name == upper) {
-      return NamedScheme{name, *scheme};
+      return NamedScheme{.name = name, .scheme = *scheme};
     }
     known += fmt::format(", {}", dtype_info(type).name);
   }
   return fail(
       ErrorCode::kInvalidArgument,
       "no scheme '{}'; there are w2, w3, w4, w5, w6 and w8 with g32, g64, g128, g256 or grow, an "
-      "'a' behind for zero points (w4g128a){}",
+      "'a' behind for zero points (w4g128a), f32, f16, bf16, f8_e4m3{}",
       name, known);
 }
 
@@ -165,7 +212,9 @@ Result<KernelReport> bench_kernels(ThreadTeam& team, const KernelBenchOptions& o
   std::vector<float> y(static_cast<std::size_t>(max_rows * options.n));
   for (const NamedScheme& named : options.schemes) {
     TRINE_TRY_ASSIGN(Weights weights,
-                     make_weights(team, named.scheme, options.n, options.k, options.bytes));
+                     named.packed()
+                         ? make_weights(team, named.scheme, options.n, options.k, options.bytes)
+                         : make_plain(named.plain, options.n, options.k, options.bytes));
     limits.choose_setting(weights.memory);
     for (const std::int64_t m : options.rows) {
       // Many rows take long: fewer matrices do, as memory is not what holds them up.
@@ -198,9 +247,9 @@ Result<KernelReport> bench_kernels(ThreadTeam& team, const KernelBenchOptions& o
         int8_shares.push_back(ops / time / 1e9 / int8);
       }
       const double time = median(seconds);
-      report.rows.push_back({named.name, named.scheme.group, options.n, options.k, m,
-                             time / static_cast<double>(count) * 1e3, bytes / time / 1e9,
-                             100 * median(read_shares), ops / time / 1e9,
+      report.rows.push_back({named.name, named.packed() ? named.scheme.group : -1, options.n,
+                             options.k, m, time / static_cast<double>(count) * 1e3,
+                             bytes / time / 1e9, 100 * median(read_shares), ops / time / 1e9,
                              100 * median(int8_shares)});
     }
   }

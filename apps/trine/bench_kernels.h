@@ -12,16 +12,21 @@
 #include "base/error.h"
 #include "kernels/packed.h"
 #include "platform/thread_team.h"
+#include "tensor/dtype.h"
 
 namespace trine::app {
 
 struct NamedScheme {
   std::string name;  // "w4g64"
   kernels::PackedScheme scheme;
+  DType plain = DType::kI8;  // a float type that is multiplied as it is stored; kI8: packed
+
+  bool packed() const { return plain == DType::kI8; }
 };
 
-// w{2,3,4,5,6,8}g{32,64,128,256,row}, an "a" behind for zero points (w4g128a), and the GGUF types
-// "q4_0", "q4_k", ... Errors: invalid_argument naming the scheme and what there is.
+// w{2,3,4,5,6,8}g{32,64,128,256,row}, an "a" behind for zero points (w4g128a), the GGUF types
+// "q4_0", "q4_k", ..., and what is multiplied as it is stored: "f32", "f16", "bf16", "f8_e4m3".
+// Errors: invalid_argument naming the scheme and what there is.
 Result<NamedScheme> parse_scheme(const std::string& name);
 
 struct KernelBenchOptions {
@@ -35,7 +40,7 @@ struct KernelBenchOptions {
 
 struct KernelRow {
   std::string scheme;
-  std::int32_t group = 0;  // 0: the whole row
+  std::int32_t group = 0;  // 0: the whole row, -1: none, the weights are floats
   std::int64_t n = 0, k = 0, m = 0;
   double ms = 0;
   double gbps = 0, pct_read = 0;

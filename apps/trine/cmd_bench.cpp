@@ -76,7 +76,8 @@ Result<KernelBenchOptions> kernel_options(const options::Settings& settings) {
   TRINE_TRY(parse_shape(settings.text("shape"), out));
   for (const std::string& name : entries(settings, "schemes")) {
     TRINE_TRY_ASSIGN(NamedScheme scheme, parse_scheme(name));
-    if (kernels::packed_is_super(scheme.scheme) && out.k % kernels::kPackedSuper != 0) {
+    if (scheme.packed() && kernels::packed_is_super(scheme.scheme) &&
+        out.k % kernels::kPackedSuper != 0) {
       return fail(ErrorCode::kInvalidArgument,
                   "--shape: {} needs columns in multiples of {}, not {}", name,
                   kernels::kPackedSuper, out.k);
@@ -90,7 +91,7 @@ Result<KernelBenchOptions> kernel_options(const options::Settings& settings) {
 }
 
 std::string group_text(std::int32_t group) {
-  return group == 0 ? "row" : std::to_string(group);
+  return group < 0 ? "-" : group == 0 ? "row" : std::to_string(group);
 }
 
 Result<int> run_kernels(CommandContext& context, ThreadTeam& team) {
@@ -100,7 +101,9 @@ Result<int> run_kernels(CommandContext& context, ThreadTeam& team) {
     Json rows = Json::array();
     for (const KernelRow& row : report.rows) {
       rows.push_back({{"scheme", row.scheme},
-                      {"group", row.group == 0 ? Json("row") : Json(row.group)},
+                      {"group", row.group < 0    ? Json(nullptr)
+                                : row.group == 0 ? Json("row")
+                                                 : Json(row.group)},
                       {"shape", {row.n, row.k}},
                       {"m", row.m},
                       {"ms", row.ms},

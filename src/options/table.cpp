@@ -775,7 +775,8 @@ constexpr Option kTable[] = {
      .sources = Sources::kFlagOnly,
      .default_text = "w4g64,w4g128,w8g32,w8grow,q4_k,q6_k",
      .placeholder = "NAME",
-     .help = "Weight scheme to measure (w4g64, w4g128a, w8grow, q4_k, ...); may be repeated"},
+     .help = "Weight scheme to measure (w4g64, w4g128a, w8grow, q4_k, f16, f8_e4m3, ...); may be "
+             "repeated"},
     {.name = "rows",
      .type = Type::kList,
      .group = "bench",

@@ -54,6 +54,13 @@ class Kernels(Case):
         self.assertRegex(text, r"1 threads; read [\d.]+ GB/s, int8 \d+ GOPS \(measured\)")
         self.assertRegex(text, r"w4g128a +128  70x256 +3 ")
 
+    def test_floats_are_multiplied_as_they_are_stored(self):
+        names = ["f32", "f16", "bf16", "f8_e4m3"]
+        out = self.ok("bench", "kernels", "--json", *self.QUICK, "--schemes", ",".join(names), "--rows", "1,3").json
+        self.assertEqual([(row["scheme"], row["group"], row["m"]) for row in out["rows"]], [(name, None, m) for name in names for m in (1, 3)])
+        text = self.ok("bench", "kernels", *self.QUICK, "--schemes", "f16", "--rows", "3").text
+        self.assertRegex(text, r"f16 +-  70x256 +3 ")
+
     def test_every_default_scheme_and_level(self):
         for isa in ("scalar", "avx2"):
             out = self.ok("bench", "kernels", "--json", *self.QUICK, "--rows", "2", "--isa", isa).json
