@@ -35,7 +35,8 @@ Result<Cache> make_cache(const AttentionShape& shape, DType kv_dtype, std::int64
                   .head_dim_k = shape.head_dim,
                   .head_dim_v = shape.head_dim,
                   .dtype = kv_dtype};
-  const std::int64_t layer_bytes = out.geometry.bytes_per_token() * tokens;
+  const std::int64_t layer_bytes =
+      std::max<std::int64_t>(out.geometry.bytes_per_token() * tokens, 1);
   out.geometry.num_layers =
       static_cast<std::int32_t>(std::clamp<std::int64_t>(bytes / layer_bytes, 1, kMaxLayers));
   TRINE_TRY_ASSIGN(out.pool,
