@@ -37,6 +37,7 @@ THIRD_PARTY = {
     "prometheus/": {"server"},
     "pcre2.h": {"text"},
     "utf8proc.h": {"text"},
+    "lapacke": {"quant"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)
