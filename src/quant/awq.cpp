@@ -29,11 +29,11 @@ void rounding_change(ThreadTeam& team, const ScaledConsumer& consumer, std::int6
       }
       for (std::int64_t at = 0; at < cols; at += size) {
         const std::int64_t end_col = std::min(at + size, cols);
-        const GroupGrid grid = choose_grid(
-            consumer.scheme, {},
-            std::span(scaled).subspan(static_cast<std::size_t>(at),
-                                      static_cast<std::size_t>(end_col - at)),
-            {}, nullptr);
+        const GroupGrid grid =
+            choose_grid(consumer.scheme, {},
+                        std::span(scaled).subspan(static_cast<std::size_t>(at),
+                                                  static_cast<std::size_t>(end_col - at)),
+                        {}, nullptr);
         for (std::int64_t c = at; c < end_col; ++c) {
           const auto i = static_cast<std::size_t>(c);
           out[c] = grid.round(consumer.scheme, scaled[i]) / scales[i] - w[c];

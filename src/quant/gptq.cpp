@@ -183,10 +183,11 @@ std::vector<float> arrange(Problem& problem, std::span<const float> second_momen
     problem.dead[i] = problem.importance[i] > 0.0F ? 0 : 1;
   }
   if (problem.options->act_order) {
-    std::stable_sort(problem.order.begin(), problem.order.end(), [&](std::int64_t a, std::int64_t b) {
-      return problem.importance[static_cast<std::size_t>(a)] >
-             problem.importance[static_cast<std::size_t>(b)];
-    });
+    std::stable_sort(problem.order.begin(), problem.order.end(),
+                     [&](std::int64_t a, std::int64_t b) {
+                       return problem.importance[static_cast<std::size_t>(a)] >
+                              problem.importance[static_cast<std::size_t>(b)];
+                     });
   }
   std::vector<float> h = permuted(second_moments, cols, problem.order);
   for (std::size_t t = 0; t < size; ++t) {

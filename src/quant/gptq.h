@@ -29,9 +29,9 @@ struct GptqResult {
   QuantizedWeights weights;
   double damping = 0;  // that it took
   double floor = 0;
-  bool fell_back = false;          // no factor: rounded to nearest instead
-  std::int64_t dead_columns = 0;   // inputs that were always 0; their weights become 0
-  double clipped_share = 0;        // of the groups
+  bool fell_back = false;         // no factor: rounded to nearest instead
+  std::int64_t dead_columns = 0;  // inputs that were always 0; their weights become 0
+  double clipped_share = 0;       // of the groups
 };
 
 // w is [N, K], dense; second_moments is [K, K].

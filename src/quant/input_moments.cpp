@@ -80,8 +80,7 @@ std::vector<float> InputMoments::second_moments() const {
   const double share = 1.0 / static_cast<double>(std::max<std::int64_t>(num_tokens_, 1));
   for (std::int64_t i = 0; i < cols_; ++i) {
     for (std::int64_t j = 0; j <= i; ++j) {
-      const auto value =
-          static_cast<float>(sums_[static_cast<std::size_t>(i * cols_ + j)] * share);
+      const auto value = static_cast<float>(sums_[static_cast<std::size_t>(i * cols_ + j)] * share);
       out[static_cast<std::size_t>(i * cols_ + j)] = value;
       out[static_cast<std::size_t>(j * cols_ + i)] = value;
     }

@@ -1,9 +1,10 @@
 // What calibration keeps of the inputs of a linear layer: their second moments, which are all that
 // GPTQ, AWQ and importance weights need, and two figures per channel.
 //
-// X is [tokens, K]. H = X^T X / tokens, as E[x x^T]. Sums are float32 products of up to 1024 tokens,
-// added in double in the order of the calls: the result depends on the tokens and on how they were
-// cut into calls, not on the number of threads. Thread rule: the thread that owns the team.
+// X is [tokens, K]. H = X^T X / tokens, as E[x x^T]. Sums are float32 products of up to 1024
+// tokens, added in double in the order of the calls: the result depends on the tokens and on how
+// they were cut into calls, not on the number of threads. Thread rule: the thread that owns the
+// team.
 #pragma once
 
 #include <cstdint>

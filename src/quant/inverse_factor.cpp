@@ -41,6 +41,7 @@ InverseFactor inverse_factor(std::span<const float> h, std::int64_t cols, double
     mean += value / static_cast<double>(cols);
     most = std::max(most, value);
   }
+
   struct Attempt {
     double damping_factor;
     double floor;  // share of the largest diagonal element

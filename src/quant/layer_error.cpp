@@ -44,8 +44,8 @@ double output_error(ThreadTeam& team, const QuantizedWeights& q, std::span<const
     const std::int64_t count = std::min(kRows, q.rows - first);
     const auto part = std::span(d).first(static_cast<std::size_t>(count * q.cols));
     for (std::int64_t r = 0; r < count; ++r) {
-      const auto row = part.subspan(static_cast<std::size_t>(r * q.cols),
-                                    static_cast<std::size_t>(q.cols));
+      const auto row =
+          part.subspan(static_cast<std::size_t>(r * q.cols), static_cast<std::size_t>(q.cols));
       q.dequantize_row(first + r, row);
       const float* exact = w.data() + (first + r) * q.cols;
       for (std::size_t c = 0; c < row.size(); ++c) {

@@ -29,8 +29,8 @@ GroupGrid grid_of_range(const QuantScheme& scheme, float low, float high) {
       break;
     case GridKind::kZeroPoint:
       grid.scale = as_scale((high - low) / most);
-      grid.zero = static_cast<std::int32_t>(
-          std::clamp(std::nearbyint(-low / grid.scale), 0.0F, most));
+      grid.zero =
+          static_cast<std::int32_t>(std::clamp(std::nearbyint(-low / grid.scale), 0.0F, most));
       break;
     case GridKind::kMin:
       grid.min = f16_to_f32(f32_to_f16(std::max(low, -kMaxF16)));

@@ -77,8 +77,8 @@ struct ClipSearch {
 
 // The grid of the weights `w` of one group. `importance`, per weight, is what its squared error
 // counts for in a clip search; empty: all the same. `*clipped` (may be null) says whether a smaller
-// range was chosen. Weights are finite. A scale that binary16 cannot hold becomes its largest value:
-// the caller has refused such weights (kMaxWeight).
+// range was chosen. Weights are finite. A scale that binary16 cannot hold becomes its largest
+// value: the caller has refused such weights (kMaxWeight).
 GroupGrid choose_grid(const QuantScheme& scheme, const ClipSearch& clip, std::span<const float> w,
                       std::span<const float> importance, bool* clipped);
 

@@ -13,12 +13,12 @@ namespace trine {
 
 struct QuantizedWeights {
   QuantScheme scheme;
-  std::int64_t rows = 0;               // N
-  std::int64_t cols = 0;               // K
-  std::vector<std::uint8_t> codes;     // [N, K], in the order of the columns
-  std::vector<std::uint16_t> scales;   // [N, groups], binary16 bits
-  std::vector<std::uint8_t> zeros;     // [N, groups], kSymmetric and kZeroPoint
-  std::vector<std::uint16_t> mins;     // [N, groups], binary16 bits, kMin
+  std::int64_t rows = 0;              // N
+  std::int64_t cols = 0;              // K
+  std::vector<std::uint8_t> codes;    // [N, K], in the order of the columns
+  std::vector<std::uint16_t> scales;  // [N, groups], binary16 bits
+  std::vector<std::uint8_t> zeros;    // [N, groups], kSymmetric and kZeroPoint
+  std::vector<std::uint16_t> mins;    // [N, groups], binary16 bits, kMin
 
   QuantizedWeights() = default;
   QuantizedWeights(const QuantScheme& scheme, std::int64_t rows, std::int64_t cols);

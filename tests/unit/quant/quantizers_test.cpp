@@ -32,7 +32,9 @@ Moments moments_of(ThreadTeam& team, const std::vector<float>& x, std::int64_t c
                    std::int64_t tokens) {
   InputMoments moments(cols);
   moments.add(team, x.data(), cols, tokens);
-  return {moments.second_moments(), moments.importance(), moments.mean_abs(),
+  return {moments.second_moments(),
+          moments.importance(),
+          moments.mean_abs(),
           {moments.max_abs().begin(), moments.max_abs().end()}};
 }
 
@@ -90,8 +92,8 @@ TEST(LayerError, IsTheChangeOfTheOutputs) {
   const test::SyntheticLayer layer(2, 0.6, 12.0F, 24, 64, 512);
   const auto team = team_of(2);
   const Moments moments = moments_of(*team, layer.x, 64, 512);
-  const QuantizedWeights q = round_to_nearest(*team, {3, 32, GridKind::kZeroPoint}, {}, layer.w, 24,
-                                              64, {}, nullptr);
+  const QuantizedWeights q =
+      round_to_nearest(*team, {3, 32, GridKind::kZeroPoint}, {}, layer.w, 24, 64, {}, nullptr);
   std::vector<float> d(layer.w.size());
   for (std::int64_t r = 0; r < 24; ++r) {
     q.dequantize_row(r, std::span(d).subspan(static_cast<std::size_t>(r) * 64, 64));
@@ -247,18 +249,19 @@ Shares shares_of(const Case& c) {
   const auto error = [&](const QuantizedWeights& q) {
     return output_error(*team, q, layer.w, other.h);
   };
-  const double rtn = error(
-      round_to_nearest(*team, scheme, {}, layer.w, layer.rows, layer.cols, {}, nullptr));
+  const double rtn =
+      error(round_to_nearest(*team, scheme, {}, layer.w, layer.rows, layer.cols, {}, nullptr));
   GptqOptions options;
   options.act_order = false;
   Shares out{};
-  out.gptq = error(gptq(*team, scheme, options, layer.w, layer.rows, layer.cols, seen.h).weights) / rtn;
+  out.gptq =
+      error(gptq(*team, scheme, options, layer.w, layer.rows, layer.cols, seen.h).weights) / rtn;
   options.act_order = true;
   out.ordered =
       error(gptq(*team, scheme, options, layer.w, layer.rows, layer.cols, seen.h).weights) / rtn;
   const ScaledConsumer consumer{layer.w, layer.rows, scheme};
-  const AwqScales awq = search_awq_scales(*team, {&consumer, 1}, layer.cols,
-                                          {seen.h, seen.mean_abs, {}});
+  const AwqScales awq =
+      search_awq_scales(*team, {&consumer, 1}, layer.cols, {seen.h, seen.mean_abs, {}});
   EXPECT_LE(awq.loss, awq.plain_loss);
   std::vector<float> scaled = layer.w;
   const auto cols = static_cast<std::size_t>(layer.cols);
@@ -354,15 +357,15 @@ TEST(Gptq, EverySchemeBeatsRounding) {
     for (const std::int32_t group : {0, 32, 64, 128, 256}) {
       for (const GridKind kind : {GridKind::kSymmetric, GridKind::kZeroPoint, GridKind::kMin}) {
         const QuantScheme scheme{bits, group, kind};
-        const double rtn = output_error(
-            *team, round_to_nearest(*team, scheme, {}, layer.w, 32, 160, {}, nullptr), layer.w,
-            moments.h);
+        const double rtn =
+            output_error(*team, round_to_nearest(*team, scheme, {}, layer.w, 32, 160, {}, nullptr),
+                         layer.w, moments.h);
         for (const bool ordered : {false, true}) {
           GptqOptions options;
           options.act_order = ordered;
-          const double error = output_error(
-              *team, gptq(*team, scheme, options, layer.w, 32, 160, moments.h).weights, layer.w,
-              moments.h);
+          const double error =
+              output_error(*team, gptq(*team, scheme, options, layer.w, 32, 160, moments.h).weights,
+                           layer.w, moments.h);
           EXPECT_LT(error, 0.9 * rtn) << scheme.text() << (ordered ? " ordered" : "");
         }
       }
