@@ -1,8 +1,8 @@
 // The parts of one decoder block on activations that the caller holds: what Decoder runs one after
 // the other, and what a quantizer looks between.
 //
-// Shapes: T rows, E model dim, H*D queries, G*D keys and values. Thread rule: the engine thread; the
-// operations use its team.
+// Shapes: T rows, E model dim, H*D queries, G*D keys and values. Thread rule: the engine thread;
+// the operations use its team.
 #pragma once
 
 #include <cstdint>

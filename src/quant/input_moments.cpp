@@ -15,9 +15,10 @@ constexpr std::int64_t kTileFloats = kBlock * kBlock;
 
 }  // namespace
 
-InputMoments::InputMoments(std::int64_t cols)
+InputMoments::InputMoments(std::int64_t cols, bool products)
     : cols_(cols),
-      sums_(static_cast<std::size_t>(cols * cols)),
+      sums_(static_cast<std::size_t>(products ? cols * cols : 0)),
+      squares_(static_cast<std::size_t>(cols)),
       abs_sums_(static_cast<std::size_t>(cols)),
       max_abs_(static_cast<std::size_t>(cols)) {
   TRINE_CHECK(cols > 0);
@@ -45,10 +46,14 @@ void InputMoments::add(ThreadTeam& team, const float* x, std::int64_t stride,
         for (std::int64_t t = 0; t < count; ++t) {
           const float size = std::fabs(columns[c * count + t]);
           abs_sums_[at] += size;
+          squares_[at] += static_cast<double>(size) * static_cast<double>(size);
           max_abs_[at] = std::max(max_abs_[at], size);
         }
       }
     });
+    if (sums_.empty()) {
+      continue;
+    }
     // Blocks of the lower triangle, dealt out in turn: row r of blocks has r + 1 of them.
     team.run([&](int thread_idx) {
       float* const tile = tiles.data() + thread_idx * kTileFloats;
@@ -76,6 +81,7 @@ void InputMoments::add(ThreadTeam& team, const float* x, std::int64_t stride,
 }
 
 std::vector<float> InputMoments::second_moments() const {
+  TRINE_CHECK(!sums_.empty());
   std::vector<float> out(sums_.size());
   const double share = 1.0 / static_cast<double>(std::max<std::int64_t>(num_tokens_, 1));
   for (std::int64_t i = 0; i < cols_; ++i) {
@@ -91,9 +97,8 @@ std::vector<float> InputMoments::second_moments() const {
 std::vector<float> InputMoments::importance() const {
   std::vector<float> out(static_cast<std::size_t>(cols_));
   const double share = 1.0 / static_cast<double>(std::max<std::int64_t>(num_tokens_, 1));
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = static_cast<float>(sums_[i * static_cast<std::size_t>(cols_) + i] * share);
-  }
+  std::transform(squares_.begin(), squares_.end(), out.begin(),
+                 [&](double sum) { return static_cast<float>(sum * share); });
   return out;
 }
 
@@ -106,13 +111,9 @@ std::vector<float> InputMoments::mean_abs() const {
 }
 
 bool InputMoments::finite() const {
-  // An infinity or NaN of an input reaches its own square on the diagonal.
-  for (std::int64_t i = 0; i < cols_; ++i) {
-    if (!std::isfinite(static_cast<float>(sums_[static_cast<std::size_t>(i * cols_ + i)]))) {
-      return false;
-    }
-  }
-  return true;
+  // An infinity or NaN of an input reaches its own square.
+  return std::all_of(squares_.begin(), squares_.end(),
+                     [](double sum) { return std::isfinite(static_cast<float>(sum)); });
 }
 
 }  // namespace trine

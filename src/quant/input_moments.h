@@ -17,7 +17,8 @@ namespace trine {
 
 class InputMoments {
  public:
-  explicit InputMoments(std::int64_t cols);
+  // products: false keeps the diagonal of H only.
+  explicit InputMoments(std::int64_t cols, bool products = true);
 
   // x is [num_rows, cols], rows `stride` floats apart.
   void add(ThreadTeam& team, const float* x, std::int64_t stride, std::int64_t num_rows);
@@ -26,7 +27,7 @@ class InputMoments {
 
   std::int64_t num_tokens() const { return num_tokens_; }
 
-  // H [K, K], symmetric, and its diagonal.
+  // H [K, K], symmetric (with products), and its diagonal.
   std::vector<float> second_moments() const;
   std::vector<float> importance() const;
   std::vector<float> mean_abs() const;
@@ -39,7 +40,8 @@ class InputMoments {
  private:
   std::int64_t cols_;
   std::int64_t num_tokens_ = 0;
-  std::vector<double> sums_;      // [K, K], the lower triangle in blocks
+  std::vector<double> sums_;      // [K, K], the lower triangle in blocks; empty without products
+  std::vector<double> squares_;   // [K]
   std::vector<double> abs_sums_;  // [K]
   std::vector<float> max_abs_;    // [K]
   std::vector<float> transposed_;

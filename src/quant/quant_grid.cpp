@@ -1,6 +1,7 @@
 #include "quant/quant_grid.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
@@ -32,6 +33,9 @@ GroupGrid grid_of_range(const QuantScheme& scheme, float low, float high) {
       grid.zero =
           static_cast<std::int32_t>(std::clamp(std::nearbyint(-low / grid.scale), 0.0F, most));
       break;
+    case GridKind::kFloat8:
+      grid.scale = as_scale(std::max(-low, high) / 448.0F);
+      break;
     case GridKind::kMin:
       grid.min = f16_to_f32(f32_to_f16(std::max(low, -kMaxF16)));
       grid.scale = as_scale((high - grid.min) / most);
@@ -53,6 +57,9 @@ double error_of(const QuantScheme& scheme, const GroupGrid& grid, std::span<cons
 }  // namespace
 
 std::string QuantScheme::text() const {
+  if (kind == GridKind::kFloat8) {
+    return fmt::format("FP8 {}", group == 0 ? "row" : fmt::format("g{}", group));
+  }
   return fmt::format("{}-bit {} {}", bits, group == 0 ? "row" : fmt::format("g{}", group),
                      kind == GridKind::kSymmetric ? "sym" : "asym");
 }
@@ -70,6 +77,9 @@ Status check_scheme(const QuantScheme& scheme) {
 }
 
 std::uint8_t GroupGrid::code(const QuantScheme& scheme, float w) const {
+  if (scheme.kind == GridKind::kFloat8) {
+    return f32_to_f8_e4m3(w / scale);
+  }
   const auto most = static_cast<float>(scheme.levels() - 1);
   const float at = scheme.kind == GridKind::kMin
                        ? std::nearbyint((w - min) / scale)
@@ -78,6 +88,9 @@ std::uint8_t GroupGrid::code(const QuantScheme& scheme, float w) const {
 }
 
 float GroupGrid::value(const QuantScheme& scheme, std::uint8_t code) const {
+  if (scheme.kind == GridKind::kFloat8) {
+    return scale * f8_e4m3_to_f32(code);
+  }
   return scheme.kind == GridKind::kMin ? std::fma(scale, static_cast<float>(code), min)
                                        : scale * static_cast<float>(code - zero);
 }

@@ -20,6 +20,7 @@ namespace trine {
 enum class GridKind : std::uint8_t {
   kSymmetric,  // scale * (code - 2^(bits-1)), the range is mirrored at 0
   kZeroPoint,  // scale * (code - zero), zero a code; the range includes 0
+  kFloat8,     // scale * the FP8 E4M3 number that the code is the bits of; 8 bits
   kMin,        // scale * code + min, min a binary16 value (GGUF's Q4_1); the range includes 0
 };
 
@@ -41,7 +42,9 @@ struct QuantScheme {
 
   // Stored bits of one group besides its codes.
   int overhead_bits() const {
-    return kind == GridKind::kSymmetric ? 16 : kind == GridKind::kZeroPoint ? 16 + bits : 32;
+    return kind == GridKind::kSymmetric || kind == GridKind::kFloat8 ? 16
+           : kind == GridKind::kZeroPoint                            ? 16 + bits
+                                                                     : 32;
   }
 
   // "4-bit g64 asym", "8-bit row sym".
