@@ -59,6 +59,25 @@ class Embeddings(Shared):
             self.assertEqual(list(stream.events())[-1], "[DONE]")
             stream.close()
 
+    def test_as_many_inputs_as_openai_takes(self):
+        got = self.vectors(input=["a"] * 2047 + ["The engine"])
+        self.assertEqual(len(got), 2048)
+        self.assertEqual(got[2047], self.vectors(input="The engine")[0])
+        status, _, text = self.server.call("POST", "/v1/completions", {"prompt": ["a"] * 1500, "max_tokens": 1})
+        self.assertEqual((status, len(json.loads(text)["choices"])), (200, 1500))
+        for path, field in (("embeddings", "input"), ("completions", "prompt")):
+            status, _, text = self.server.call("POST", f"/v1/{path}", {field: ["a"] * 2049})
+            self.assertEqual((status, json.loads(text)["error"]["param"]), (400, field))
+            self.assertIn("has 2049 prompts, at most 2048", text)
+
+    def test_an_input_may_fill_the_context(self):
+        full = [5] * 2048
+        for pooling in ("mean", "last"):
+            self.assertEqual(len(self.vectors(input=[full, full[:9]], pooling=pooling)), 2)
+        status, got = self.embed(input=full + [5])
+        self.assertEqual((status, got["error"]["param"]), (400, "input"))
+        self.assertIn("input has 2049 tokens, the context holds 2048", got["error"]["message"])
+
     def test_refusals(self):
         for body, param in (
             ({}, "input"),

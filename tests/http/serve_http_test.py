@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from serve_cases import Shared, main  # noqa: E402
+from serve_cases import Shared, trine, main  # noqa: E402
 from serving import clean_environment, raw  # noqa: E402
 
 
@@ -58,6 +58,25 @@ class Http(Shared):
         self.assertEqual(self.server.get("/health/live", X_Request_Id="abc-1.2_3")[1]["x-request-id"], "abc-1.2_3")
         for bad in ("a b", "x" * 200, "a;b"):
             self.assertRegex(self.server.get("/health/live", X_Request_Id=bad)[1]["x-request-id"], r"^req_")
+
+    def test_request_id_of_what_never_reached_a_route(self):
+        """The client's own where the header was read; it is in the log beside the reason."""
+        head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: mine-7\r\n"
+        for status, rest in ((b"413", b"Content-Length: 20481\r\n\r\n"), (b"415", b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"),
+                             (b"417", b"Expect: tea\r\n\r\n"), (b"501", b"Transfer-Encoding: gzip\r\n\r\n"),
+                             (b"400", b"Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n")):
+            with self.subTest(status=status):
+                out = raw(self.server.port, head + rest)
+                self.assertTrue(out.startswith(b"HTTP/1.1 " + status), out)
+                self.assertIn(b"\r\nX-Request-Id: mine-7\r\n", out)
+
+    def test_health_and_version_as_peers_have_them(self):
+        status, _, body = self.server.get("/health")
+        self.assertEqual((status, json.loads(body)), (200, {"status": "ok"}))
+        status, _, body = self.server.get("/version")
+        done = subprocess.run([trine(), "--version"], capture_output=True, text=True, check=True)
+        self.assertEqual(status, 200)
+        self.assertIn(json.loads(body)["version"], done.stdout)
 
     def test_keep_alive_and_pipelining(self):
         connection = self.server.connection()
@@ -137,6 +156,7 @@ class Http(Shared):
                 self.assertTrue(out.startswith(b"HTTP/1.1 " + status), out[:300])
                 self.assertEqual(out.count(b"HTTP/1.1 4") + out.count(b"HTTP/1.1 5"), 1, out)
                 self.assertIn(b"Connection: close\r\n", out)
+                self.assertRegex(out, rb"\r\nX-Request-Id: req_[0-9a-f]{32}\r\n")
                 json.loads(out.split(b"\r\n\r\n", 1)[1])
 
     def test_a_body_at_the_limit_is_read(self):

@@ -16,6 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from serve_cases import Shared, start, main  # noqa: E402
 from serving import SMALL, raw  # noqa: E402
 
+ID = rb"\r\nX-Request-Id: req_[0-9a-f]{32}\r\n"
+
 
 class Refusals(Shared):
     args = ("--max-waiting", "2", "--max-sequences", "1")
@@ -32,20 +34,70 @@ class Refusals(Shared):
         self.assertGreaterEqual(int(headers["retry-after"]), 1)
         self.assertIn("2 of 2 requests", body["error"]["message"])
         self.assertEqual(json.loads(self.server.get("/health/ready")[2])["status"], "queue_full")
+        # Whoever restarts what is not healthy must not do it for that.
+        self.assertEqual(self.server.get("/health")[0], 200)
         self.assertEqual(self.server.metric("trine_requests_rejected_total"), 1)
-        # Two prompts need two places: all or none.
-        status, _, _ = self.server.complete(prompt=["a", "b"], max_tokens=1)
+        status, _, _ = self.server.complete(prompt=["a", "b", "c"], max_tokens=1)
         self.assertEqual(status, 429)
-        # Three never have room: trying again would not help, so it is no 429.
-        status, _, body = self.server.complete(prompt=["a", "b", "c"], max_tokens=1)
-        self.assertEqual((status, body["error"]["param"]), (400, "prompt"))
-        self.assertIn("has 3 prompts, at most 2", body["error"]["message"])
+        self.assertEqual(self.server.metric("trine_requests_rejected_total"), 2)
         running.close()
         for thread in waiting:
             thread.join()
-        self.assertEqual(self.server.complete(max_tokens=1)[0], 200)
+        # More prompts than places: a free place is enough, so that trying again helps.
+        status, _, body = self.server.complete(prompt=["a", "b", "c", "d"], max_tokens=1)
+        self.assertEqual((status, len(body["choices"])), (200, 4))
         self.assertEqual(self.server.get("/health/ready")[0], 200)
         self.server.wait_metric("trine_requests_running", lambda value: value == 0)
+
+
+class LongPrompts(Shared):
+    args = ("--max-waiting-tokens", "8", "--max-sequences", "1")
+
+    def test_a_prompt_above_the_limit_waits_like_any_other(self):
+        """Taken while fewer tokens wait than may: a 429 is never for good."""
+        long = [5] * 100
+        running = self.server.stream(max_tokens=1900, ignore_eos=True)
+        next(running.events())
+        answers = []
+        waiting = [
+            threading.Thread(target=lambda p=prompt: answers.append(self.server.complete(prompt=p, max_tokens=1)[0])) for prompt in ([5] * 3, long)
+        ]
+        for thread, count in zip(waiting, (1, 2)):
+            thread.start()
+            self.server.wait_metric("trine_requests_waiting", lambda value, count=count: value == count)
+        status, _, body = self.server.complete(prompt=[5], max_tokens=1)
+        self.assertEqual((status, body["error"]["code"]), (429, "queue_full"))
+        self.assertIn("103 of 8 prompt tokens", body["error"]["message"])
+        running.close()
+        for thread in waiting:
+            thread.join()
+        self.assertEqual(answers, [200, 200])
+        self.assertEqual(self.server.complete(prompt=[long, long], max_tokens=1)[0], 200)
+
+
+class Deadline(Shared):
+    args = ("--max-sequences", "1")
+
+    def check(self, error):
+        self.assertEqual((error["type"], error["code"], error["param"]), ("timeout_error", "deadline_exceeded", "timeout_ms"))
+        self.assertRegex(error["message"], r"^timeout_ms is \d+, and \d+ ms have passed since submit$")
+
+    def test_past_it_the_answer_is_504_and_not_to_be_tried_again(self):
+        status, headers, body = self.server.complete(max_tokens=1900, ignore_eos=True, timeout_ms=30)
+        self.assertEqual(status, 504)
+        self.check(body["error"])
+        self.assertEqual(headers["x-should-retry"], "false")
+        # In the queue too.
+        running = self.server.stream(max_tokens=1900, ignore_eos=True)
+        next(running.events())
+        self.assertEqual(self.server.complete(max_tokens=1, timeout_ms=20)[0], 504)
+        running.close()
+
+    def test_a_stream_ends_with_the_error(self):
+        stream = self.server.stream(max_tokens=1900, ignore_eos=True, timeout_ms=200)
+        events = list(stream.events())
+        self.assertEqual(events[-1], "[DONE]")
+        self.check(json.loads(events[-2])["error"])
 
 
 class Slow(Shared):
@@ -56,9 +108,11 @@ class Slow(Shared):
         # A byte now and then does not buy time.
         out = raw(self.server.port, [b"GET / HT"] + [b"T"] * 30, pause=0.05)
         self.assertTrue(out.startswith(b"HTTP/1.1 408"), out)
+        self.assertRegex(out, ID)
         self.assertGreaterEqual(time.monotonic() - started, 0.4)
         out = raw(self.server.port, [b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"] + [b"x"] * 30, pause=0.05)
         self.assertTrue(out.startswith(b"HTTP/1.1 408"), out)
+        self.assertRegex(out, ID)
         self.assertEqual(raw(self.server.port, b""), b"")  # idle: closed without a word
         self.assertGreaterEqual(self.server.metric("trine_http_timeouts_total"), 2)
 
@@ -68,6 +122,7 @@ class Slow(Shared):
             time.sleep(0.1)
             out = raw(self.server.port, b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertTrue(out.startswith(b"HTTP/1.1 503"), out)
+            self.assertRegex(out, ID)
             head, body = out.split(b"\r\n\r\n", 1)
             self.assertEqual(json.loads(body)["error"]["code"], "connections")
             self.assertIn(b"Content-Length: %d" % len(body), head)

@@ -159,6 +159,11 @@ class Models(unittest.TestCase):
             self.assertEqual(self.admin(server, "load", "large"), (200, {"status": "done"}))
             self.assertEqual(server.complete(model="large", max_tokens=1)[0], 200)
             self.assertEqual(self.admin(server, "unload", "nobody")[0], 404)
+            # What is not there any more is as it should be.
+            self.assertEqual(self.admin(server, "unload", "large"), (200, {"status": "done"}))
+            self.assertEqual(self.admin(server, "unload", "large"), (200, {"status": "done"}))
+            self.assertEqual(self.states(server), {"small": "ready", "large": "unloaded"})
+            self.assertEqual(self.admin(server, "load", "large")[0], 200)
             for name in ("../../etc/passwd", "/etc/passwd", str(SMALL), "a/b", ""):
                 self.assertIn(self.admin(server, "load", name)[0], (400, 404))
             self.assertEqual(server.call("POST", "/admin/models/load", {"model": "small", "path": "/x"}, self.auth)[0], 400)
@@ -179,6 +184,16 @@ class Models(unittest.TestCase):
             self.assertEqual(server.complete(max_tokens=1)[0], 200)
             self.admin(server, "unload", "docs-1m")  # the last word: not loaded on demand any more
             self.assertEqual(server.get("/health/ready")[0], 503)
+            self.assertEqual(json.loads(server.get("/health")[2]), {"status": "no_model"})
+
+    def test_an_unload_is_the_last_word_also_for_what_is_not_loaded(self):
+        with start("--keep-alive", "0.2", model=SMALL, TRINE_ADMIN_KEY=ADMIN_KEY) as server:
+            deadline = time.monotonic() + 30
+            while self.states(server)["docs-1m"] != "unloaded":
+                self.assertLess(time.monotonic(), deadline)
+            self.assertEqual(self.admin(server, "unload", "docs-1m"), (200, {"status": "done"}))
+            status, _, body = server.complete(max_tokens=1)
+            self.assertEqual((status, body["error"]["code"]), (503, "model_unloaded"))
 
     def test_what_users_are_told_names_no_path(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -202,6 +217,10 @@ class Models(unittest.TestCase):
                 self.assertEqual(status, 503)
                 self.assertNotIn(folder, str(body))
                 self.assertIn("truncated", str(server.call("GET", "/admin/models", headers=self.auth)[2]))
+                self.assertEqual(server.stderr().count("model copied: "), 1, server.stderr())
+                # An admin's unload ends its failure too.
+                self.assertEqual(self.admin(server, "unload", "copied")[0], 200)
+                self.assertEqual(self.states(server)["copied"], "unloaded")
 
     def test_no_request_falls_between_keep_alive_and_load(self):
         with start("--keep-alive", "0.01", model=SMALL, TRINE_ADMIN_KEY=ADMIN_KEY) as server:
@@ -218,6 +237,8 @@ class Models(unittest.TestCase):
             status, body = self.admin(server, "load", "small")
             self.assertEqual(status, 400)
             self.assertIn("--memory-budget", body["error"]["message"])
+            self.assertEqual((body["error"]["message"] + server.stderr()).count("model small"), 2)
+            self.assertNotIn("model small: model small", server.stderr())
             stream.close()
             server.wait_metric("trine_requests_running", lambda value: value == 0)
             # Its request has left the engine a moment before the model counts as idle.

@@ -74,6 +74,35 @@ class Streams(Shared):
         for choice, size in zip(many["choices"], (len(ids), len(ids), 9, 9)):
             self.assertEqual(choice["logprobs"]["token_logprobs"][:size], values[:size])
 
+    def test_a_scored_prompt_may_fill_the_context(self):
+        """Nothing is drawn behind it, so it needs no room for an answer."""
+        ask = {"echo": True, "logprobs": 1}
+        full = [(i * 37) % 5000 + 3 for i in range(2048)]
+        before = self.server.metrics(["trine_generation_tokens_total", "trine_prompt_tokens_total"])
+        status, _, body = self.server.complete(prompt=full, max_tokens=0, n=2, **ask)
+        self.assertEqual(status, 200, body)
+        after = self.server.metrics(["trine_generation_tokens_total", "trine_prompt_tokens_total"])
+        self.assertEqual([b - a for a, b in zip(before, after)], [0, 2048])
+        values = [choice["logprobs"]["token_logprobs"] for choice in body["choices"]]
+        self.assertEqual([len(v) for v in values], [2048, 2048])
+        self.assertEqual(values[0], values[1])
+        self.assertEqual([c["finish_reason"] for c in body["choices"]], ["length", "length"])
+        self.assertEqual(body["usage"]["completion_tokens"], 0)
+        _, _, less = self.server.complete(prompt=full[:2047], max_tokens=1, **ask)
+        self.assertEqual(less["choices"][0]["logprobs"]["token_logprobs"][:2047], values[0][:2047])
+        # Without log-probabilities, streamed, one of several.
+        _, _, plain = self.server.complete(prompt=[full, full[:3]], max_tokens=0, echo=True)
+        self.assertEqual([c["text"] for c in plain["choices"]][0], body["choices"][0]["text"])
+        stream = self.server.stream(prompt=full, max_tokens=0, **ask)
+        pieces = [json.loads(event)["choices"][0] for event in stream.events() if event != "[DONE]"]
+        self.assertEqual(sum((p["logprobs"]["token_logprobs"] for p in pieces), []), values[0])
+        self.assertEqual(pieces[-1]["finish_reason"], "length")
+        for more, words in (({"max_tokens": 0}, "prompt has 2049 tokens, the context holds 2048"),
+                            ({"max_tokens": 1}, "prompt has 2049 tokens and an answer needs one, the context holds 2048")):
+            status, _, body = self.server.complete(prompt=full + [5], **ask, **more)
+            self.assertEqual((status, body["error"]["param"]), (400, "prompt"))
+            self.assertIn(words, body["error"]["message"])
+
     def test_unknown_model(self):
         status, _, body = self.server.complete(model="nobody")
         self.assertEqual((status, body["error"]["code"]), (404, "model_not_found"))
