@@ -17,6 +17,7 @@ extern const Command kTokenizeCommand;
 extern const Command kDetokenizeCommand;
 extern const Command kTemplateCommand;
 extern const Command kLogitsCommand;
+extern const Command kQuantizeCommand;
 extern const Command kVerifyCommand;
 extern const Command kBenchCommand;
 extern const Command kDoctorCommand;
@@ -31,6 +32,7 @@ constexpr CommandGroup kGroups[] = {
     {"models", "Models"},
     {"generate", "Generate"},
     {"inspect", "Tokens, templates, logits"},
+    {"quantize", "Quantize"},
     {"verify", "Prove and diagnose"},
     {"setup", "Set up"},
 };
@@ -38,7 +40,7 @@ constexpr CommandGroup kGroups[] = {
 const Command* const kCommands[] = {
     &kPullCommand,        &kLsCommand,       &kShowCommand,   &kRmCommand,
     &kRunCommand,         &kChatCommand,     &kServeCommand,  &kTokenizeCommand,
-    &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,
+    &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kQuantizeCommand, &kVerifyCommand,
     &kBenchCommand,       &kDoctorCommand,   &kConfigCommand, &kCompletionCommand,
     &kOptionsPageCommand, &kApiPageCommand,
 };

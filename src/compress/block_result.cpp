@@ -1,6 +1,7 @@
 #include "compress/block_result.h"
 
 #include <cstring>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -151,6 +152,13 @@ std::vector<std::uint8_t> unpack_bits(std::span<const std::byte> packed, int bit
 
 BlockResult take_result(BlockWeights& block) {
   BlockResult out;
+  // Parts of a fused tensor are kept together: one of them may be scaled alone.
+  std::set<std::string> scaled;
+  for (const auto& linear : block.linears) {
+    if (linear->scaled) {
+      scaled.insert(linear->module);
+    }
+  }
   for (const auto& linear : block.linears) {
     LinearResult result;
     result.module = linear->module;
@@ -159,7 +167,7 @@ BlockResult take_result(BlockWeights& block) {
     result.cols = linear->cols;
     result.plain_activations = linear->plain_activations;
     result.quantized = std::move(linear->quantized);
-    if (!result.quantized.has_value() && linear->scaled) {
+    if (!result.quantized.has_value() && scaled.contains(linear->module)) {
       result.kept = linear->w;
     }
     result.report = linear->report;

@@ -247,6 +247,7 @@ Result<CalibrationSet> read_calibration(const CalibrationSpec& spec, const Model
     hash.update({reinterpret_cast<const char*>(sequence.data()), sequence.size() * 4});
   }
   out.hash = hash.finish();
+  out.num_sequences = out.sequences.size();
   return out;
 }
 

@@ -32,6 +32,7 @@ struct CalibrationFile {
 
 struct CalibrationSet {
   std::vector<std::vector<std::int32_t>> sequences;
+  std::size_t num_sequences = 0;  // of those above, also when they were let go
   std::vector<CalibrationFile> files;
   std::int64_t tokens = 0;
   std::string hash;  // of the tokens: two models with one hash saw the same

@@ -26,6 +26,24 @@ OutputTensor copied(const TensorInfo& tensor, std::string name) {
           }};
 }
 
+OutputTensor folded_vector(const OutputContext& context, const TensorInfo& tensor,
+                           std::string name) {
+  return {std::move(name), DType::kF32, tensor.shape,
+          [&context, source = tensor.name]() -> Result<std::vector<std::byte>> {
+            TRINE_TRY_ASSIGN(const std::vector<float> values, context.results.folded(source));
+            return narrowed(values, DType::kF32);
+          }};
+}
+
+OutputTensor scaled_matrix(const OutputContext& context, const QuantizedModule& module,
+                           const TensorInfo& tensor, std::string name) {
+  return {std::move(name), tensor.dtype, tensor.shape,
+          [&context, &module, dtype = tensor.dtype]() -> Result<std::vector<std::byte>> {
+            TRINE_TRY_ASSIGN(const std::vector<float> values, context.results.kept(module));
+            return narrowed(values, dtype);
+          }};
+}
+
 namespace {
 
 std::vector<LayoutTensor> layout_of(const OutputContext& context, const QuantizedModule& module,
@@ -67,8 +85,16 @@ std::vector<OutputTensor> layout_tensors(const OutputContext& context,
 void count_size(const OutputTensor& tensor, std::uint64_t bytes, bool quantized,
                 OutputSizes& sizes) {
   const auto ends = [&](std::string_view suffix) { return tensor.name.ends_with(suffix); };
+  const DTypeInfo& type = dtype_info(tensor.dtype);
   if (!quantized) {
     sizes.kept += bytes;
+  } else if (type.block_elems > 1) {
+    // Each block has a scale, and Q4_1's its least value.
+    const std::uint64_t scales = bytes / type.block_bytes * 2;
+    const std::uint64_t zeros = tensor.dtype == DType::kQ4_1 ? scales : 0;
+    sizes.scales += scales;
+    sizes.zeros += zeros;
+    sizes.codes += bytes - scales - zeros;
   } else if (ends("scales") || ends("weight_scale")) {
     sizes.scales += bytes;
   } else if (ends("qzeros") || ends("weight_zero_point")) {
