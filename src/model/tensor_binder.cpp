@@ -89,7 +89,7 @@ ops::WeightView TensorBinder::view(const TensorInfo& tensor, std::int64_t rows, 
     auto copy = std::make_unique<std::byte[]>(tensor.data.size());
     std::memcpy(copy.get(), data, tensor.data.size());
     data = copy.get();
-    weights_.aligned_copies.push_back(std::move(copy));
+    weights_.aligned_copies.push_back({tensor.data, std::move(copy)});
   }
   const auto row_bytes = dtype_row_bytes(tensor.dtype, cols);
   TRINE_CHECK(

@@ -38,14 +38,19 @@ struct LayerWeights {
   std::vector<MlpWeights> experts;
 };
 
+// Of a tensor at an odd address in its file.
+struct AlignedCopy {
+  std::span<const std::byte> original;
+  std::unique_ptr<std::byte[]> bytes;
+};
+
 struct DecoderWeights {
   ops::WeightView embedding;  // [V, E]
   ops::WeightView output;     // [V, E]; the embedding itself when tied
   std::vector<float> final_norm;
   std::vector<LayerWeights> layers;
-  std::vector<std::unique_ptr<std::byte[]>>
-      aligned_copies;  // of tensors at odd addresses in their file
-  HugeBuffer packed;   // what the views' packed forms point into (pack_weights.h)
+  std::vector<AlignedCopy> aligned_copies;
+  HugeBuffer packed;  // what the views' packed forms point into (pack_weights.h)
 };
 
 // Both check that every tensor of the decoder is there with the right shape and a type that
