@@ -154,7 +154,7 @@ class ProgressLine {
                           seconds / static_cast<double>(worked) *
                               static_cast<double>(progress.total - progress.done));
     }
-    fmt::print(stderr, terminal_ ? "\r\x1b[K{}" : "{}\n", line);
+    fmt::print(stderr, "{}{}{}", terminal_ ? "\r\x1b[K" : "", line, terminal_ ? "" : "\n");
     std::fflush(stderr);
     open_ = terminal_;
   }
@@ -231,11 +231,13 @@ const Command kQuantizeCommand = {
     .positionals = {{.name = "MODEL",
                      .help = "a model in F16, BF16 or F32: a .gguf file, or a directory with "
                              "safetensors"}},
-    .options = with_store_options(
-        {"out", "method", "bits", "group", "sym", "format", "calib", "calib-mix", "calib-tokens",
-         "calib-window", "seed", "override", "head-bits", "embedding-bits", "clip", "damping",
-         "act-order", "true-sequential", "alphas", "smooth-limit", "requantize", "restart", "force",
-         "dry-run", "html", "threads", "isa"}),
+    .options = with_store_options({"out",          "method",          "bits",   "group",
+                                   "sym",          "format",          "calib",  "calib-mix",
+                                   "calib-tokens", "calib-window",    "seed",   "override",
+                                   "head-bits",    "embedding-bits",  "clip",   "damping",
+                                   "act-order",    "true-sequential", "alphas", "smooth-limit",
+                                   "requantize",   "restart",         "force",  "dry-run",
+                                   "html",         "threads",         "isa"}),
     .details =
         "Layers are calibrated on the texts of --calib, which should be like those the model will "
         "see. Each block is\n"

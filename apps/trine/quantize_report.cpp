@@ -90,12 +90,14 @@ std::string quantize_text(const QuantizeReport& report, bool dry_run) {
   std::string out;
   if (!dry_run) {
     out += modules_text(report);
-    out += "\nerror: change of the layer's outputs, or of its weights without calibration, as a share "
-           "of their energy; rounding: the\nsame for rounding to nearest\n\n";
+    out +=
+        "\nerror: change of the layer's outputs, or of its weights without calibration, as a share "
+        "of their energy; rounding: the\nsame for rounding to nearest\n\n";
   }
   if (report.calibration.tokens > 0) {
-    out += fmt::format("calibrated on {} tokens in {} sequences, hash {}\n", report.calibration.tokens,
-                       report.calibration.num_sequences, report.calibration.hash.substr(0, 16));
+    out +=
+        fmt::format("calibrated on {} tokens in {} sequences, hash {}\n", report.calibration.tokens,
+                    report.calibration.num_sequences, report.calibration.hash.substr(0, 16));
   }
   out += fmt::format("{:<10} {:>10}\n", "source", hub::format_bytes(report.source_bytes));
   out += sizes_line("predicted", report.predicted);
@@ -165,9 +167,8 @@ std::pair<std::int64_t, std::string> split_module(const std::string& module) {
 
 // A line for each kind of layer over the blocks.
 report::LineChart error_chart(const QuantizeReport& report) {
-  report::LineChart chart{.title = "Error by block",
-                          .x_label = "block",
-                          .y_label = "share of the outputs' energy"};
+  report::LineChart chart{
+      .title = "Error by block", .x_label = "block", .y_label = "share of the outputs' energy"};
   for (std::int64_t i = 0; i < report.num_blocks; ++i) {
     chart.x.push_back(static_cast<double>(i));
   }
@@ -196,7 +197,8 @@ report::StackedBars size_bars(const QuantizeReport& report) {
         static_cast<double>(sizes.codes) / kMiB, static_cast<double>(sizes.scales) / kMiB,
         static_cast<double>(sizes.zeros) / kMiB, static_cast<double>(sizes.kept) / kMiB};
   };
-  report::StackedBars out{.title = "Size", .unit = "MiB", .parts = {"codes", "scales", "zeros", "kept"}};
+  report::StackedBars out{
+      .title = "Size", .unit = "MiB", .parts = {"codes", "scales", "zeros", "kept"}};
   out.bars.emplace_back("predicted", bar(report.predicted));
   out.bars.emplace_back("written", bar(report.written));
   return out;
@@ -214,10 +216,11 @@ std::string quantize_html(const QuantizeReport& report) {
     page.paragraph(fmt::format("Calibrated on {} tokens in {} sequences; hash {}.",
                                report.calibration.tokens, report.calibration.num_sequences,
                                report.calibration.hash));
-    report::Table files{.caption = "Calibration texts", .columns = {"file", "texts", "tokens", "SHA-256"}};
+    report::Table files{.caption = "Calibration texts",
+                        .columns = {"file", "texts", "tokens", "SHA-256"}};
     for (const CalibrationFile& file : report.calibration.files) {
-      files.rows.push_back({file.path, std::to_string(file.texts), std::to_string(file.tokens),
-                            file.sha256});
+      files.rows.push_back(
+          {file.path, std::to_string(file.texts), std::to_string(file.tokens), file.sha256});
     }
     page.add(files);
   }
@@ -248,10 +251,11 @@ std::string quantize_html(const QuantizeReport& report) {
   }
   page.add(modules);
   page.section("Time");
-  page.paragraph(fmt::format("{:.1f} s calibration texts, {:.1f} s blocks ({} of {} from an earlier "
-                             "run), {:.1f} s output.",
-                             report.calibration_seconds, report.block_seconds,
-                             report.resumed_blocks, report.num_blocks, report.output_seconds));
+  page.paragraph(
+      fmt::format("{:.1f} s calibration texts, {:.1f} s blocks ({} of {} from an earlier "
+                  "run), {:.1f} s output.",
+                  report.calibration_seconds, report.block_seconds, report.resumed_blocks,
+                  report.num_blocks, report.output_seconds));
   return page.html();
 }
 

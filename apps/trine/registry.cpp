@@ -38,11 +38,11 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,        &kLsCommand,       &kShowCommand,   &kRmCommand,
-    &kRunCommand,         &kChatCommand,     &kServeCommand,  &kTokenizeCommand,
-    &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kQuantizeCommand, &kVerifyCommand,
-    &kBenchCommand,       &kDoctorCommand,   &kConfigCommand, &kCompletionCommand,
-    &kOptionsPageCommand, &kApiPageCommand,
+    &kPullCommand,       &kLsCommand,          &kShowCommand,    &kRmCommand,
+    &kRunCommand,        &kChatCommand,        &kServeCommand,   &kTokenizeCommand,
+    &kDetokenizeCommand, &kTemplateCommand,    &kLogitsCommand,  &kQuantizeCommand,
+    &kVerifyCommand,     &kBenchCommand,       &kDoctorCommand,  &kConfigCommand,
+    &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
 };
 
 }  // namespace

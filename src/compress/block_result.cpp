@@ -29,8 +29,8 @@ Status take_values(const Checkpoint& file, const std::string& name, std::size_t 
                    std::vector<T>& out) {
   TRINE_TRY_ASSIGN(const TensorInfo* tensor, file.require(name));
   if (tensor->data.size() != count * sizeof(T)) {
-    return fail(ErrorCode::kCorruptData, "{}: {} has {} bytes, {} are expected", file.source(), name,
-                tensor->data.size(), count * sizeof(T));
+    return fail(ErrorCode::kCorruptData, "{}: {} has {} bytes, {} are expected", file.source(),
+                name, tensor->data.size(), count * sizeof(T));
   }
   out.resize(count);
   std::memcpy(out.data(), tensor->data.data(), tensor->data.size());
@@ -235,13 +235,11 @@ Status write_block_result(const std::string& path, const BlockResult& result,
   Json folded = Json::array();
   for (std::size_t i = 0; i < result.folded.size(); ++i) {
     folded.push_back({{"name", result.folded[i].first}, {"size", result.folded[i].second.size()}});
-    tensors.push_back(
-        tensor_of(fmt::format("fold.{}", i), DType::kF32, result.folded[i].second));
+    tensors.push_back(tensor_of(fmt::format("fold.{}", i), DType::kF32, result.folded[i].second));
   }
-  return write_safetensors(path, tensors,
-                           {{"identity", identity},
-                            {"linears", linears.dump()},
-                            {"folded", folded.dump()}});
+  return write_safetensors(
+      path, tensors,
+      {{"identity", identity}, {"linears", linears.dump()}, {"folded", folded.dump()}});
 }
 
 Result<BlockResult> read_block_result(const std::string& path, const std::string& identity) {
@@ -254,8 +252,8 @@ Result<BlockResult> read_block_result(const std::string& path, const std::string
     (key == "identity" ? found : key == "linears" ? linears_text : folded_text) = value;
   }
   if (found != identity) {
-    return fail(ErrorCode::kInvalidArgument, "{} belongs to a run with other options or another model",
-                path);
+    return fail(ErrorCode::kInvalidArgument,
+                "{} belongs to a run with other options or another model", path);
   }
   TRINE_TRY_ASSIGN(const Json linears, parse_json(linears_text));
   TRINE_TRY_ASSIGN(const Json folded, parse_json(folded_text));
@@ -268,8 +266,8 @@ Result<BlockResult> read_block_result(const std::string& path, const std::string
       TRINE_TRY(read_linear(tensors, fmt::format("{}.", i), linears[i], linear));
     }
     for (std::size_t i = 0; i < folded.size(); ++i) {
-      auto& [name, values] = out.folded.emplace_back(folded[i].at("name").get<std::string>(),
-                                                     std::vector<float>{});
+      auto& [name, values] =
+          out.folded.emplace_back(folded[i].at("name").get<std::string>(), std::vector<float>{});
       TRINE_TRY(take_values(tensors, fmt::format("fold.{}", i),
                             folded[i].at("size").get<std::size_t>(), values));
     }

@@ -69,11 +69,12 @@ Result<std::vector<float>> widen(ThreadTeam& team, const ops::WeightView& view,
     }
   });
   if (bad >= 0) {
-    return fail(ErrorCode::kCorruptData,
-                "tensor {}: the weight at row {}, column {} is {}; NaN, infinities and sizes over {} "
-                "cannot be quantized (is the file damaged?)",
-                printable(name), bad / view.cols, bad % view.cols,
-                out[static_cast<std::size_t>(bad)], kMaxWeight);
+    return fail(
+        ErrorCode::kCorruptData,
+        "tensor {}: the weight at row {}, column {} is {}; NaN, infinities and sizes over {} "
+        "cannot be quantized (is the file damaged?)",
+        printable(name), bad / view.cols, bad % view.cols, out[static_cast<std::size_t>(bad)],
+        kMaxWeight);
   }
   return out;
 }

@@ -20,9 +20,9 @@ namespace trine {
 struct ModuleReport {
   std::string module;
   std::int64_t rows = 0, cols = 0;
-  std::string scheme;              // "4-bit g64 asym", "kept", "W8A8"
-  double bits_per_weight = 0;      // with scales and zeros
-  std::optional<double> error;     // share of the outputs' energy, or of the weights' without moments
+  std::string scheme;           // "4-bit g64 asym", "kept", "W8A8"
+  double bits_per_weight = 0;   // with scales and zeros
+  std::optional<double> error;  // share of the outputs' energy, or of the weights' without moments
   std::optional<double> plain_error;  // of rounding to nearest, the same share
   double clipped_share = 0;
   double damping = 0;
@@ -33,9 +33,9 @@ struct ModuleReport {
 
 // A linear layer of the block. `view` of the layer points at w.
 struct BlockLinear {
-  std::string module;       // its tensor's name without ".weight"; parts of a fused tensor share it
+  std::string module;  // its tensor's name without ".weight"; parts of a fused tensor share it
   std::int64_t first_row = 0;  // of a fused tensor
-  std::vector<float> w;     // [rows, cols]; after quantizing, what the codes stand for
+  std::vector<float> w;        // [rows, cols]; after quantizing, what the codes stand for
   std::int64_t rows = 0, cols = 0;
   ops::WeightView* view = nullptr;
   std::optional<QuantScheme> scheme;  // none: stays as it is

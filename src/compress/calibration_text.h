@@ -1,9 +1,10 @@
 // Calibration texts: which tokens a quantizer sees.
 //
 // Files are JSONL, one object a line with "text" or with "messages" (rendered by the model's chat
-// template), or plain text, which is cut at line ends into texts of some pages. Texts are taken in an order that
-// the seed decides, cut into windows without leaving anything out, until the wanted number of tokens
-// is there; several files share it by their weights. Thread rule: pure functions on the file system.
+// template), or plain text, which is cut at line ends into texts of some pages. Texts are taken in
+// an order that the seed decides, cut into windows without leaving anything out, until the wanted
+// number of tokens is there; several files share it by their weights. Thread rule: pure functions
+// on the file system.
 #pragma once
 
 #include <cstdint>

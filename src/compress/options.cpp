@@ -37,9 +37,10 @@ Status check_gptq_format(const QuantScheme& scheme) {
 
 Status check_awq_format(const QuantScheme& scheme) {
   if (scheme.bits != 4 || scheme.kind == GridKind::kFloat8) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--format awq has 4 bits only, not {}; gptq, compressed-tensors and gguf have others",
-                scheme.text());
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--format awq has 4 bits only, not {}; gptq, compressed-tensors and gguf have others",
+        scheme.text());
   }
   return {};
 }
@@ -67,9 +68,10 @@ Status check_bits_of(std::string_view option, int bits, OutputFormat format) {
     return fail(ErrorCode::kInvalidArgument, "--{} {}: there are 8 and 16", option, bits);
   }
   if (bits == 8 && format != OutputFormat::kGguf) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--{} 8: readers of {} files expect this table in 16 bits; --format gguf holds it in 8",
-                option, format_name(format));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--{} 8: readers of {} files expect this table in 16 bits; --format gguf holds it in 8",
+        option, format_name(format));
   }
   return {};
 }
@@ -121,9 +123,10 @@ Status parse_part(std::string_view part, QuantScheme& scheme) {
   } else if (part == "fp8") {
     scheme = {8, 0, GridKind::kFloat8};
   } else {
-    return fail(ErrorCode::kInvalidArgument,
-                "\"{}\" is none of keep, w8a16, fp8, 2, 3, 4, 8, g32, g64, g128, g256, row, sym, asym",
-                printable(part));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "\"{}\" is none of keep, w8a16, fp8, 2, 3, 4, 8, g32, g64, g128, g256, row, sym, asym",
+        printable(part));
   }
   return {};
 }

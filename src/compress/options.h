@@ -50,8 +50,9 @@ bool uses_second_moments(QuantMethod method);
 // there is instead.
 Status check_options(const QuantizeOptions& options);
 
-// "PATTERN=WHAT": keep, w8a16, fp8, or parts apart from each other by ':' of bits (2, 3, 4, 8), group (g32, row)
-// and sym or asym; what is left out is as in `base`. Errors: invalid_argument naming the part.
+// "PATTERN=WHAT": keep, w8a16, fp8, or parts apart from each other by ':' of bits (2, 3, 4, 8),
+// group (g32, row) and sym or asym; what is left out is as in `base`. Errors: invalid_argument
+// naming the part.
 Result<ModuleRule> parse_rule(std::string_view text, const QuantScheme& base);
 
 // The scheme as the format holds it: GGUF's blocks of 4 bits with a minimum instead of a zero

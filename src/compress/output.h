@@ -1,5 +1,5 @@
-// A quantized model's files: a Hugging Face directory in one of the ecosystem's layouts, or a GGUF file. Each
-// appears complete or not at all. Thread rule: the thread that owns the team.
+// A quantized model's files: a Hugging Face directory in one of the ecosystem's layouts, or a GGUF
+// file. Each appears complete or not at all. Thread rule: the thread that owns the team.
 #pragma once
 
 #include <functional>

@@ -22,10 +22,16 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 // Beside the weights, what a model needs to be used.
-constexpr std::array kCompanions{
-    "generation_config.json", "tokenizer.json",  "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json",      "tokenizer.model", "vocab.json",            "merges.txt",
-    "chat_template.jinja",    "chat_template.json"};
+constexpr std::array kCompanions{"generation_config.json",
+                                 "tokenizer.json",
+                                 "tokenizer_config.json",
+                                 "special_tokens_map.json",
+                                 "added_tokens.json",
+                                 "tokenizer.model",
+                                 "vocab.json",
+                                 "merges.txt",
+                                 "chat_template.jinja",
+                                 "chat_template.json"};
 
 fs::path folder_of(const std::string& source) {
   const fs::path given(source);

@@ -33,8 +33,8 @@ Result<std::vector<std::byte>> quantized_table(ThreadTeam& team, const TensorInf
     const std::vector<std::byte> aligned(bytes.begin(), bytes.end());
     view.data = aligned.data();
     TRINE_TRY_ASSIGN(const std::vector<float> w, widen(team, view, tensor.name));
-    const std::vector<std::byte> blocks = gguf_blocks(
-        round_to_nearest(team, kTableScheme, {}, w, view.rows, cols, {}, nullptr));
+    const std::vector<std::byte> blocks =
+        gguf_blocks(round_to_nearest(team, kTableScheme, {}, w, view.rows, cols, {}, nullptr));
     out.insert(out.end(), blocks.begin(), blocks.end());
   }
   return out;
@@ -51,12 +51,11 @@ void add_module(const OutputContext& context, const TensorInfo& tensor, const st
   const std::int64_t cols = tensor.shape.back();
   if (const auto type = gguf_block_type(*module.scheme, cols)) {
     plan.output.quantized.insert(tensor.name);
-    plan.output.tensors.push_back({tensor.name, *type, tensor.shape,
-                                   [&context, &module]() -> Result<std::vector<std::byte>> {
-                                     TRINE_TRY_ASSIGN(const QuantizedWeights q,
-                                                      context.results.quantized(module));
-                                     return gguf_blocks(q);
-                                   }});
+    plan.output.tensors.push_back(
+        {tensor.name, *type, tensor.shape, [&context, &module]() -> Result<std::vector<std::byte>> {
+           TRINE_TRY_ASSIGN(const QuantizedWeights q, context.results.quantized(module));
+           return gguf_blocks(q);
+         }});
     plan.blocks[*type] += tensor.num_elems();
     return;
   }
@@ -98,9 +97,9 @@ GgufPlan plan_tensors(const OutputContext& context) {
 
 // ggml's number for a file whose linear layers are mostly of one block type.
 std::optional<std::uint32_t> file_type(const GgufPlan& plan) {
-  const auto most = std::max_element(
-      plan.blocks.begin(), plan.blocks.end(),
-      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(plan.blocks.begin(), plan.blocks.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == plan.blocks.end() || !plan.extension.empty()) {
     return std::nullopt;
   }

@@ -13,7 +13,8 @@ std::vector<std::byte> narrowed(std::span<const float> values, DType dtype) {
   }
   std::vector<std::byte> out(values.size() * 2);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint16_t half = dtype == DType::kBF16 ? f32_to_bf16(values[i]) : f32_to_f16(values[i]);
+    const std::uint16_t half =
+        dtype == DType::kBF16 ? f32_to_bf16(values[i]) : f32_to_f16(values[i]);
     std::memcpy(out.data() + 2 * i, &half, sizeof half);
   }
   return out;
@@ -90,7 +91,7 @@ void count_size(const OutputTensor& tensor, std::uint64_t bytes, bool quantized,
     sizes.kept += bytes;
   } else if (type.block_elems > 1) {
     // Each block has a scale, and Q4_1's its least value.
-    const std::uint64_t scales = bytes / type.block_bytes * 2;
+    const std::uint64_t scales = bytes / static_cast<std::uint64_t>(type.block_bytes) * 2;
     const std::uint64_t zeros = tensor.dtype == DType::kQ4_1 ? scales : 0;
     sizes.scales += scales;
     sizes.zeros += zeros;

@@ -39,8 +39,8 @@ struct OutputPlan {
 };
 
 // The tensors that stand for a quantized module, in a checkpoint's layout. `name` without
-// ".weight". row_order (may be empty): row i of the output is row row_order[i]. `context` and `module`
-// outlive them.
+// ".weight". row_order (may be empty): row i of the output is row row_order[i]. `context` and
+// `module` outlive them.
 std::vector<OutputTensor> layout_tensors(const OutputContext& context,
                                          const QuantizedModule& module, std::string name,
                                          std::int64_t rows, std::int64_t cols,

@@ -196,7 +196,8 @@ class Run {
     TRINE_TRY_ASSIGN(report_.calibration, read_calibration(spec, text, parts_->config));
     TRINE_TRY(check_tokens(widest));
     if (!request_.dry_run) {
-      TRINE_TRY_ASSIGN(pass_, CalibrationPass::create(ctx_, *parts_, report_.calibration.sequences));
+      TRINE_TRY_ASSIGN(pass_,
+                       CalibrationPass::create(ctx_, *parts_, report_.calibration.sequences));
     }
     report_.calibration_seconds = watch.seconds();
     return {};
@@ -205,16 +206,18 @@ class Run {
   Status check_tokens(const WidestInput& widest) {
     const std::int64_t tokens = report_.calibration.tokens;
     if (uses_second_moments(request_.options.method) && tokens < widest.cols) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "--calib: {} tokens, but {} has {} inputs: fewer tokens than inputs do not "
-                  "determine its second moments. Give more text (best {} tokens or more), or --method "
-                  "rtn",
-                  tokens, printable(widest.module), widest.cols, 4 * widest.cols);
+      return fail(
+          ErrorCode::kInvalidArgument,
+          "--calib: {} tokens, but {} has {} inputs: fewer tokens than inputs do not "
+          "determine its second moments. Give more text (best {} tokens or more), or --method "
+          "rtn",
+          tokens, printable(widest.module), widest.cols, 4 * widest.cols);
     }
     if (uses_second_moments(request_.options.method) && tokens < 4 * widest.cols) {
-      request_.warn(fmt::format("{} calibration tokens are few for {}, which has {} inputs: best are "
-                                "{} or more",
-                                tokens, printable(widest.module), widest.cols, 4 * widest.cols));
+      request_.warn(
+          fmt::format("{} calibration tokens are few for {}, which has {} inputs: best are "
+                      "{} or more",
+                      tokens, printable(widest.module), widest.cols, 4 * widest.cols));
     }
     return {};
   }
@@ -248,7 +251,8 @@ class Run {
     const std::int32_t num_layers = parts_->config.num_layers;
     for (std::int32_t i = 0; i < num_layers; ++i) {
       if (cancelled()) {
-        return fail(ErrorCode::kCancelled, "interrupted; the same command goes on after block {}", i);
+        return fail(ErrorCode::kCancelled, "interrupted; the same command goes on after block {}",
+                    i);
       }
       TRINE_TRY_ASSIGN(const bool resumed, quantize_block(quantizer, i));
       parts_->checkpoint->weights().release_pages();
@@ -309,8 +313,12 @@ class Run {
     const Stopwatch watch;
     std::int64_t done = 0;
     const auto total = static_cast<std::int64_t>(parts_->checkpoint->weights().tensors().size());
-    const OutputContext context{team_,           *parts_,     request_.options,
-                                *store_,         request_.source, provenance_,
+    const OutputContext context{team_,
+                                *parts_,
+                                request_.options,
+                                *store_,
+                                request_.source,
+                                provenance_,
                                 [&](std::string_view) -> Status {
                                   if (cancelled()) {
                                     return fail(ErrorCode::kCancelled,

@@ -37,9 +37,9 @@ struct QuantizeRequest {
   // kLeastCalibration.
   CalibrationSpec calibration;
   int threads = 1;
-  bool dry_run = false;   // checks and predicts, writes nothing
-  bool restart = false;   // forgets what an interrupted run left
-  bool replace = false;   // an output that exists
+  bool dry_run = false;  // checks and predicts, writes nothing
+  bool restart = false;  // forgets what an interrupted run left
+  bool replace = false;  // an output that exists
   std::function<void(const QuantizeProgress&)> progress;
   std::function<void(std::string_view)> warn;
   const std::atomic<bool>* cancel = nullptr;

@@ -92,11 +92,12 @@ Result<QuantizeSchedule> schedule_modules(const DecoderParts& parts,
       const TensorPlace place = place_of(parts, *view);
       TRINE_CHECK(place.tensor != nullptr);
       if (!is_full_precision(view->dtype) && !options.requantize) {
-        return fail(ErrorCode::kInvalidArgument,
-                    "tensor {} is {}: the model is quantized already, and quantizing it again adds a "
-                    "second error to the first; start from the model in F16, BF16 or F32, or give "
-                    "--requantize",
-                    printable(place.tensor->name), dtype_info(view->dtype).name);
+        return fail(
+            ErrorCode::kInvalidArgument,
+            "tensor {} is {}: the model is quantized already, and quantizing it again adds a "
+            "second error to the first; start from the model in F16, BF16 or F32, or give "
+            "--requantize",
+            printable(place.tensor->name), dtype_info(view->dtype).name);
       }
       const std::string name = module_of(place.tensor->name);
       ScheduledModule& module = out[name];
@@ -124,8 +125,9 @@ Result<QuantizeSchedule> schedule_modules(const DecoderParts& parts,
     }
   }
   if (!any) {
-    return fail(ErrorCode::kInvalidArgument, "--override keeps every linear layer as it is: there "
-                                             "is nothing to quantize");
+    return fail(ErrorCode::kInvalidArgument,
+                "--override keeps every linear layer as it is: there "
+                "is nothing to quantize");
   }
   return out;
 }

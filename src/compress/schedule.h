@@ -1,5 +1,5 @@
-// Which linear layers of a model are quantized and how, decided and checked before any work is done.
-// Thread rule: pure functions on an opened model.
+// Which linear layers of a model are quantized and how, decided and checked before any work is
+// done. Thread rule: pure functions on an opened model.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ using QuantizeSchedule = std::map<std::string, ScheduledModule, std::less<>>;
 
 // Errors: invalid_argument for a layer that the format cannot hold, a rule that matches no layer,
 // nothing left to quantize, and a source that is quantized (unless options.requantize).
-Result<QuantizeSchedule> schedule_modules(const DecoderParts& parts, const QuantizeOptions& options);
+Result<QuantizeSchedule> schedule_modules(const DecoderParts& parts,
+                                          const QuantizeOptions& options);
 
 // What the output's weights will take.
 OutputSizes predict_sizes(const DecoderParts& parts, const QuantizeOptions& options,

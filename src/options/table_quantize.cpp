@@ -13,7 +13,8 @@ constexpr Option kRows[] = {
      .sources = Sources::kFlagOnly,
      .default_text = "gptq",
      .choices = "rtn|gptq|awq|awq+gptq|smoothquant|fp8",
-     .help = "How codes are chosen: rounding (rtn), with calibration texts (gptq, awq, awq+gptq), 8-bit weights and activations (smoothquant), FP8 E4M3 weights (fp8)"},
+     .help = "How codes are chosen: rounding (rtn), with calibration texts (gptq, awq, awq+gptq), "
+             "8-bit weights and activations (smoothquant), FP8 E4M3 weights (fp8)"},
     {.name = "bits",
      .type = Type::kChoice,
      .group = "quantize",
@@ -27,7 +28,8 @@ constexpr Option kRows[] = {
      .group = "quantize",
      .scope = Scope::kProcess,
      .sources = Sources::kFlagOnly,
-     .unset_note = "32 in GGUF files, whose standard blocks have 32; else 128; row for smoothquant and fp8",
+     .unset_note =
+         "32 in GGUF files, whose standard blocks have 32; else 128; row for smoothquant and fp8",
      .choices = "32|64|128|256|row",
      .help = "Columns of a row that share a scale; row is all of them"},
     {.name = "sym",
@@ -43,7 +45,8 @@ constexpr Option kRows[] = {
      .sources = Sources::kFlagOnly,
      .unset_note = "gguf for a GGUF source, compressed-tensors for a directory",
      .choices = "gguf|gptq|awq|compressed-tensors",
-     .help = "Files to write: one GGUF file, or a Hugging Face directory in a layout of the ecosystem"},
+     .help =
+         "Files to write: one GGUF file, or a Hugging Face directory in a layout of the ecosystem"},
     {.name = "calib",
      .type = Type::kList,
      .group = "quantize",
@@ -51,7 +54,8 @@ constexpr Option kRows[] = {
      .sources = Sources::kFlagOnly,
      .unset_note = "none",
      .placeholder = "FILE",
-     .help = "Calibration texts: JSONL with \"text\" or \"messages\" (the model's chat template), or plain text; may be repeated"},
+     .help = "Calibration texts: JSONL with \"text\" or \"messages\" (the model's chat template), "
+             "or plain text; may be repeated"},
     {.name = "calib-mix",
      .type = Type::kList,
      .group = "quantize",
@@ -85,7 +89,9 @@ constexpr Option kRows[] = {
      .sources = Sources::kFlagOnly,
      .unset_note = "none",
      .placeholder = "PATTERN=WHAT",
-     .help = "Another treatment of the linear layers whose name matches PATTERN (* and ?): keep, w8a16, fp8, or bits, group and symmetry as in 8:g32:sym; the first match counts; may be repeated"},
+     .help = "Another treatment of the linear layers whose name matches PATTERN (* and ?): keep, "
+             "w8a16, fp8, or bits, group and symmetry as in 8:g32:sym; the first match counts; may "
+             "be repeated"},
     {.name = "head-bits",
      .type = Type::kChoice,
      .group = "quantize",
@@ -117,14 +123,16 @@ constexpr Option kRows[] = {
      .default_text = "0.01",
      .min = 0,
      .max = 1,
-     .help = "GPTQ: share of the mean diagonal that is added to the inputs' second moments; raised as far as a factorization needs"},
+     .help = "GPTQ: share of the mean diagonal that is added to the inputs' second moments; raised "
+             "as far as a factorization needs"},
     {.name = "act-order",
      .type = Type::kBool,
      .group = "quantize",
      .scope = Scope::kProcess,
      .sources = Sources::kFlagOnly,
      .default_text = "true",
-     .help = "GPTQ: columns with the largest inputs first (groups stay in the order of the columns)"},
+     .help =
+         "GPTQ: columns with the largest inputs first (groups stay in the order of the columns)"},
     {.name = "true-sequential",
      .type = Type::kBool,
      .group = "quantize",
@@ -139,7 +147,8 @@ constexpr Option kRows[] = {
      .sources = Sources::kFlagOnly,
      .default_text = "0.4,0.5,0.6,0.7,0.8,0.9",
      .placeholder = "ALPHA",
-     .help = "SmoothQuant: how much of the activations' range may move into the weights; the best is searched for every layer"},
+     .help = "SmoothQuant: how much of the activations' range may move into the weights; the best "
+             "is searched for every layer"},
     {.name = "smooth-limit",
      .type = Type::kNumber,
      .group = "quantize",
@@ -148,7 +157,8 @@ constexpr Option kRows[] = {
      .default_text = "0.01",
      .min = 0,
      .max = 1,
-     .help = "SmoothQuant: a layer whose outputs change by more than this share of their energy keeps 16-bit activations (W8A16)"},
+     .help = "SmoothQuant: a layer whose outputs change by more than this share of their energy "
+             "keeps 16-bit activations (W8A16)"},
     {.name = "requantize",
      .type = Type::kBool,
      .group = "quantize",

@@ -217,9 +217,9 @@ std::string draw(const Matrix& chart) {
       most = std::max(most, count);
     }
   }
-  const double cell =
-      std::min(2.0 * kCell, (kWidth - kLabelWidth - 20.0) /
-                                static_cast<double>(std::max<std::size_t>(1, chart.columns.size())));
+  const double cell = std::min(
+      2.0 * kCell, (kWidth - kLabelWidth - 20.0) /
+                       static_cast<double>(std::max<std::size_t>(1, chart.columns.size())));
   std::string out =
       start(kTop + kCell * static_cast<double>(chart.rows.size()) + 10.0, chart.title);
   for (std::size_t c = 0; c < chart.columns.size(); ++c) {

@@ -59,8 +59,7 @@ TEST(Html, EveryChartHasItsTableAndNothingComesFromOutside) {
   page.add(StackedBars{.title = "stack", .unit = "MB", .parts = {"w"}, .bars = {{"x", {2.25}}}});
   page.add(LineChart{.title = "line", .x_label = "p", .x = {0, 64}, .series = {{"kl", {1, 3}}}});
   page.add(Histogram{.title = "hist", .x_label = "KL", .edges = {0, 1, 2}, .counts = {7, 9}});
-  page.add(
-      Matrix{.title = "m", .rows = {"a"}, .columns = {"a", "b"}, .counts = {{11, 12}}});
+  page.add(Matrix{.title = "m", .rows = {"a"}, .columns = {"a", "b"}, .counts = {{11, 12}}});
   const std::string html = page.html();
   EXPECT_EQ(count_of(html, "<svg"), 5U);
   EXPECT_EQ(count_of(html, "<table"), 5U);
@@ -81,7 +80,8 @@ TEST(Html, BarsAreAsLongAsTheirValues) {
   page.add(BarChart{.title = "b", .series = {"a"}, .bars = {{"x", {29}}, {"y", {-29}}}});
   EXPECT_EQ(count_of(page.html(), "width=\"290.0\" height=\"14.0\""), 2U);
   Document stack("r");
-  stack.add(StackedBars{.title = "b", .parts = {"a", "b"}, .bars = {{"x", {1, 3}}, {"y", {-1, 2}}}});
+  stack.add(
+      StackedBars{.title = "b", .parts = {"a", "b"}, .bars = {{"x", {1, 3}}, {"y", {-1, 2}}}});
   EXPECT_EQ(count_of(stack.html(), "width=\"145.0\" height=\"18.0\""), 1U);
   EXPECT_EQ(count_of(stack.html(), "width=\"435.0\" height=\"18.0\""), 1U);
   EXPECT_EQ(count_of(stack.html(), "width=\"290.0\" height=\"18.0\""), 1U);
