@@ -65,11 +65,15 @@ Result<std::vector<double>> numbers(const options::Settings& settings, std::stri
   return out;
 }
 
+bool given(const options::Settings& settings, std::string_view name) {
+  return settings.origin(name) != options::Origin::kDefault;
+}
+
 Result<QuantScheme> scheme_of(const options::Settings& settings, const QuantizeOptions& options) {
   if (options.method == QuantMethod::kFp8 || options.method == QuantMethod::kSmoothQuant) {
     const bool fp8 = options.method == QuantMethod::kFp8;
     for (const char* name : {"bits", "group", "sym"}) {
-      if (settings.has(name)) {
+      if (given(settings, name)) {
         return fail(ErrorCode::kInvalidArgument,
                     "--{} does not go with --method {}, which is 8 bits with a scale per row", name,
                     method_name(options.method));
@@ -103,7 +107,7 @@ Result<QuantizeOptions> quantize_options(const options::Settings& settings,
   out.head_bits = settings.has("head-bits") ? std::stoi(settings.text("head-bits")) : 0;
   out.embedding_bits =
       settings.has("embedding-bits") ? std::stoi(settings.text("embedding-bits")) : 0;
-  out.clip = settings.has("clip") ? settings.flag("clip") : out.method == QuantMethod::kAwq;
+  out.clip = given(settings, "clip") ? settings.flag("clip") : out.method == QuantMethod::kAwq;
   out.damping = settings.number("damping");
   out.act_order = settings.flag("act-order");
   out.true_sequential = settings.flag("true-sequential");

@@ -251,7 +251,7 @@ void BlockQuantizer::scale_mlp(BlockWeights& block, MlpWeights& mlp, MlpInputs& 
   const std::array<BlockLinear*, 1> down{block.of(mlp.down)};
   // Experts share a norm, and the router reads it too: there is no one set of scales for all.
   std::vector<float>* const norm = layer.experts.empty() ? &layer.ffn_norm : nullptr;
-  const std::string name = fold_names(parts_, layer).ffn_norm;
+  const std::string& name = block.fold_names.ffn_norm;
   if (options_.method == QuantMethod::kSmoothQuant) {
     smooth(block, gate_up, norm, name, inputs.gate);
     smooth(block, down, nullptr, {}, inputs.down);
@@ -267,7 +267,7 @@ void BlockQuantizer::scale_attention(BlockWeights& block, AttentionInputs& input
   LayerWeights& layer = block.layer;
   const std::array<BlockLinear*, 3> qkv{block.of(layer.q), block.of(layer.k), block.of(layer.v)};
   const std::array<BlockLinear*, 1> output{block.of(layer.o)};
-  const std::string name = fold_names(parts_, layer).attn_norm;
+  const std::string& name = block.fold_names.attn_norm;
   if (options_.method == QuantMethod::kSmoothQuant) {
     smooth(block, qkv, &layer.attn_norm, name, inputs.qkv);
     smooth(block, output, nullptr, {}, inputs.output);

@@ -45,6 +45,11 @@ struct BlockLinear {
   ModuleReport report;
 };
 
+// Names of the vectors of a block that scales are folded into, in the source's spelling.
+struct FoldNames {
+  std::string attn_norm, ffn_norm;
+};
+
 class BlockWeights {
  public:
   // Errors: corrupt_data naming a tensor that holds NaN or an infinity, and out_of_range values
@@ -56,6 +61,7 @@ class BlockWeights {
   ~BlockWeights() = default;
 
   LayerWeights layer;  // views at the buffers below
+  FoldNames fold_names;
   std::vector<std::unique_ptr<BlockLinear>> linears;
   // Vectors that scales were folded into, by their tensor's name.
   std::vector<std::pair<std::string, std::vector<float>*>> folded;
@@ -81,13 +87,6 @@ std::string module_of(std::string_view tensor_name);
 
 // Whether the matrix is in full precision.
 bool is_full_precision(DType dtype);
-
-// Names of the vectors of a block that scales are folded into, in the source's spelling.
-struct FoldNames {
-  std::string attn_norm, ffn_norm;
-};
-
-FoldNames fold_names(const DecoderParts& parts, const LayerWeights& layer);
 
 // view as float32 rows, [rows, cols]. Errors: as BlockWeights::load.
 Result<std::vector<float>> widen(ThreadTeam& team, const ops::WeightView& view,
