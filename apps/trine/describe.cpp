@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "format/hf_config.h"
 #include "hub/files.h"
 #include "model/config_sources.h"
 #include "model/pack_weights.h"
@@ -136,20 +135,15 @@ Status describe_directory(const fs::path& folder, ModelDescription& model) {
   return {};
 }
 
-Result<ModelConfig> read_config(const fs::path& folder, const OpenedCheckpoint& checkpoint) {
-  if (checkpoint.gguf.has_value()) {
-    return model_config_from_gguf(*checkpoint.gguf);
+Result<ModelConfig> read_config(const fs::path& folder, const ModelDescription& model) {
+  if (!model.checkpoint.gguf.has_value()) {
+    return model_config_from_folder(folder);
   }
-  TRINE_TRY_ASSIGN(const std::optional<std::string> text, read_optional(folder / "config.json"));
-  if (!text.has_value()) {
-    return fail(ErrorCode::kNotFound, "no config.json beside the weights");
+  auto config = model_config_from_gguf(*model.checkpoint.gguf);
+  if (!config.has_value()) {
+    return tl::unexpected<Error>(std::move(config).error().with_context(model.path));
   }
-  TRINE_TRY_ASSIGN(const HfConfig hf, parse_hf_config(*text));
-  return model_config_from_hf(hf);
-}
-
-fs::path config_file(const fs::path& folder, const ModelDescription& model) {
-  return model.checkpoint.gguf.has_value() ? fs::path(model.path) : folder / "config.json";
+  return config;
 }
 
 std::uint64_t unsigned_of(std::int64_t value) {
@@ -211,10 +205,10 @@ Result<ModelDescription> describe_model(const std::string& path, const MemoryOpt
   } else {
     TRINE_TRY(describe_directory(folder, out));
   }
-  Result<ModelConfig> config = read_config(folder, out.checkpoint);
+  Result<ModelConfig> config = read_config(folder, out);
   if (!config.has_value()) {
     // Describing what cannot be run is half of what this is for.
-    out.unsupported = std::move(config).error().with_context(config_file(folder, out).string());
+    out.unsupported = std::move(config).error();
     return out;
   }
   if (options.context > config->context_length) {

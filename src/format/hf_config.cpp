@@ -643,8 +643,7 @@ Status parse_quantization(const Json& root, HfConfig& config) {
   for (const char* key : {"quantization_config", "compression_config"}) {
     const auto value = root.find(key);
     if (value != root.end() && !says_nothing(*value) && !config.quantization.has_value()) {
-      TRINE_TRY_ASSIGN(config.quantization,
-                       parse_quant_config(*value, fmt::format("{}.", key)));
+      TRINE_TRY_ASSIGN(config.quantization, parse_quant_config(*value, fmt::format("{}.", key)));
     }
   }
   return {};

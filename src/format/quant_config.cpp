@@ -19,8 +19,9 @@ using Strategy = WeightScheme::Strategy;
 constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   return text;
 }
 
@@ -69,8 +70,8 @@ Status check_bits(std::int64_t bits, const std::string& key) {
 std::int64_t read_group(JsonFields& fields, const char* key, std::int64_t fallback) {
   const std::int64_t group = fields.integer(key, fallback, -1, kMaxQuantGroup);
   if (group == 0) {
-    fields.set(fail(ErrorCode::kCorruptData, "key {} = 0: must be -1 or at least 1",
-                    fields.name(key)));
+    fields.set(
+        fail(ErrorCode::kCorruptData, "key {} = 0: must be -1 or at least 1", fields.name(key)));
   }
   return group;
 }
@@ -83,63 +84,18 @@ void set_group(WeightScheme& weights, std::int64_t group) {
 // ---- GPTQ
 
 constexpr auto kGptqKeys = std::to_array<std::string_view>(
-    {"quant_method",
-     "bits",
-     "w_bit",
-     "wbits",
-     "group_size",
-     "groupsize",
-     "q_group_size",
-     "desc_act",
-     "sym",
-     "checkpoint_format",
-     "format",
-     "is_marlin_format",
-     "pack_dtype",
-     "dynamic",
+    {"quant_method", "bits", "w_bit", "wbits", "group_size", "groupsize", "q_group_size",
+     "desc_act", "sym", "checkpoint_format", "format", "is_marlin_format", "pack_dtype", "dynamic",
      "lm_head",
      // how the file was made and which kernels other engines may use
-     "true_sequential",
-     "static_groups",
-     "damp_percent",
-     "damp_auto_increment",
-     "meta",
-     "model_name_or_path",
-     "model_file_base_name",
-     "model_seqlen",
-     "dataset",
-     "tokenizer",
-     "batch_size",
-     "pad_token_id",
-     "use_cuda_fp16",
-     "use_exllama",
-     "disable_exllama",
-     "exllama_config",
-     "max_input_length",
-     "cache_block_outputs",
-     "modules_in_block_to_quantize",
-     "block_name_to_quantize",
-     "module_name_preceding_first_block",
-     "backend",
-     "hyb_act",
-     "act_group_aware",
-     "mse",
-     "rotation",
-     "parallel_packing",
-     "quantizer",
-     "version",
-     "packing_format",
-     "iters",
-     "nsamples",
-     "seqlen",
-     "lr",
-     "minmax_lr",
-     "amp",
-     "low_gpu_mem_usage",
-     "enable_quanted_input",
-     "enable_minmax_tuning",
-     "autoround_version",
-     "data_type",
+     "true_sequential", "static_groups", "damp_percent", "damp_auto_increment", "meta",
+     "model_name_or_path", "model_file_base_name", "model_seqlen", "dataset", "tokenizer",
+     "batch_size", "pad_token_id", "use_cuda_fp16", "use_exllama", "disable_exllama",
+     "exllama_config", "max_input_length", "cache_block_outputs", "modules_in_block_to_quantize",
+     "block_name_to_quantize", "module_name_preceding_first_block", "backend", "hyb_act",
+     "act_group_aware", "mse", "rotation", "parallel_packing", "quantizer", "version",
+     "packing_format", "iters", "nsamples", "seqlen", "lr", "minmax_lr", "amp", "low_gpu_mem_usage",
+     "enable_quanted_input", "enable_minmax_tuning", "autoround_version", "data_type",
      "scale_dtype"});
 
 Status parse_gptq_format(JsonFields& fields, QuantConfig& out) {
@@ -149,10 +105,11 @@ Status parse_gptq_format(JsonFields& fields, QuantConfig& out) {
     if (format == "gptq_v2") {
       out.stored_zero_is_less_one = false;
     } else if (!format.empty() && format != "gptq") {
-      return fail(ErrorCode::kUnsupported,
-                  "key {} = \"{}\": only the packings \"gptq\" and \"gptq_v2\" are read; convert the "
-                  "model to one of them",
-                  fields.name(key), format.substr(0, 60));
+      return fail(
+          ErrorCode::kUnsupported,
+          "key {} = \"{}\": only the packings \"gptq\" and \"gptq_v2\" are read; convert the "
+          "model to one of them",
+          fields.name(key), format.substr(0, 60));
     }
   }
   if (fields.boolean("is_marlin_format", false)) {
@@ -259,10 +216,11 @@ Status parse_awq(JsonFields& fields, QuantConfig& out) {
                 fields.name(bits_key), bits);
   }
   if (version != "gemm" && version != "gemv") {
-    return fail(ErrorCode::kUnsupported,
-                "key {} = \"{}\": the AWQ layouts \"gemm\" and \"gemv\" are read; convert the model "
-                "to one of them",
-                fields.name(version_key), version.substr(0, 60));
+    return fail(
+        ErrorCode::kUnsupported,
+        "key {} = \"{}\": the AWQ layouts \"gemm\" and \"gemv\" are read; convert the model "
+        "to one of them",
+        fields.name(version_key), version.substr(0, 60));
   }
   out.gemv = version == "gemv";
   set_group(out.weights, group);
@@ -511,7 +469,8 @@ Result<std::optional<QuantConfig::Group>> parse_group(const std::string& name, c
     TRINE_TRY(check_format(format, fields.name("format"), false));
   }
   if (fields.has("output_activations")) {
-    log::warn("key {}: outputs are not quantized by this engine", fields.name("output_activations"));
+    log::warn("key {}: outputs are not quantized by this engine",
+              fields.name("output_activations"));
   }
   const Json* weights = fields.find("weights");
   if (weights == nullptr) {
@@ -544,7 +503,8 @@ Status check_transformations(const JsonFields& fields) {
   }
   const Json* transform = fields.find("transform_config");
   if (transform != nullptr && !says_nothing(*transform)) {
-    const auto groups = transform->is_object() ? transform->find("config_groups") : transform->end();
+    const auto groups =
+        transform->is_object() ? transform->find("config_groups") : transform->end();
     if (!transform->is_object() || groups == transform->end() || !says_nothing(*groups)) {
       return fail(ErrorCode::kUnsupported,
                   "key {} = {}: rotated or otherwise transformed weights are not supported",

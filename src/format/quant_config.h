@@ -52,7 +52,7 @@ struct QuantConfig {
   WeightScheme weights;
   bool stored_zero_is_less_one = true;  // GPTQ: checkpoint_format "gptq", not "gptq_v2"
   bool gemv = false;                    // AWQ: version "gemv", not "gemm"
-  bool desc_act = false;                // GPTQ: columns were quantized out of order, g_idx is needed
+  bool desc_act = false;  // GPTQ: columns were quantized out of order, g_idx is needed
 
   // GPTQ's `dynamic`: the first pattern that matches from a module name's beginning counts.
   struct Override {
@@ -62,6 +62,7 @@ struct QuantConfig {
     std::optional<std::int64_t> group;  // 0: the whole row
     std::optional<bool> symmetric;
   };
+
   std::vector<Override> overrides;
 
   // compressed-tensors: a module's scheme is that of the group with a target of its name, else with
@@ -71,6 +72,7 @@ struct QuantConfig {
     std::vector<std::string> targets;  // a module, "re:" and a pattern, or a class ("Linear")
     WeightScheme weights;
   };
+
   std::vector<Group> groups;
   std::vector<std::string> ignore;  // as targets; what is listed is not quantized
 };

@@ -136,10 +136,9 @@ class QuantizedBinder {
       return bind_packed();
     }
     if (words || packed) {
-      return fail(ErrorCode::kCorruptData,
-                  "tensor {} does not belong to a file of quantization method {}",
-                  printable(join(module_, words ? "qweight" : "weight_packed")),
-                  quant_method_name(method));
+      return fail(
+          ErrorCode::kCorruptData, "tensor {} does not belong to a file of quantization method {}",
+          printable(join(module_, words ? "qweight" : "weight_packed")), quant_method_name(method));
     }
     return bind_plain();
   }
@@ -153,9 +152,9 @@ class QuantizedBinder {
                        : blocks ? std::min(scheme_.block_cols, wanted_.cols)
                                 : wanted_.cols;
     out_.num_groups_ = ceil_div(wanted_.cols, out_.group_cols_);
-    out_.rows_per_scale_ = blocks                                     ? scheme_.block_rows
+    out_.rows_per_scale_ = blocks                                  ? scheme_.block_rows
                            : scheme_.strategy == Strategy::kTensor ? out_.rows_
-                                                                      : 1;
+                                                                   : 1;
   }
 
   // The group of each column, where the file lists it. Every group must have a column.
@@ -263,10 +262,9 @@ class QuantizedBinder {
     const std::int64_t words = zeros->shape.size() == 2 ? zeros->shape[1] : 0;
     const std::int64_t width = scales->shape.size() == 2 ? scales->shape[1] : 0;
     if (words * 8 < out_.num_groups_ || width < out_.num_groups_) {
-      return fail(ErrorCode::kCorruptData,
-                  "tensors {} {} and {} {} hold no {} groups per row", printable(zeros->name),
-                  shape_text(zeros->shape), printable(scales->name), shape_text(scales->shape),
-                  out_.num_groups_);
+      return fail(ErrorCode::kCorruptData, "tensors {} {} and {} {} hold no {} groups per row",
+                  printable(zeros->name), shape_text(zeros->shape), printable(scales->name),
+                  shape_text(scales->shape), out_.num_groups_);
     }
     const std::array<std::int64_t, 2> zero_shape{out_.rows_, words};
     const std::array<std::int64_t, 2> scale_shape{out_.rows_, width};
@@ -329,8 +327,8 @@ class QuantizedBinder {
     if (zeros->dtype == DType::kI8) {
       return bind_int8_zeros(*zeros);
     }
-    const std::int64_t words = per_word > 0 ? ceil_div(out_.rows_, per_word)
-                                            : ceil_div(out_.rows_ * scheme_.bits, 32);
+    const std::int64_t words =
+        per_word > 0 ? ceil_div(out_.rows_, per_word) : ceil_div(out_.rows_ * scheme_.bits, 32);
     const std::array<std::int64_t, 2> shape{words, out_.num_groups_};
     TRINE_TRY(check_words(*zeros, shape));
     out_.zeros_kind_ = Zeros::kWordsAlongRows;
@@ -484,8 +482,7 @@ class QuantizedBinder {
                       "tensor {}: the scale of row {}, group {} is {}, must be finite and not zero",
                       printable(scales_->name), line * out_.rows_per_scale_, group, scale);
         }
-        out_.scales_fit_f16_ =
-            out_.scales_fit_f16_ && f16_to_f32(f32_to_f16(scale)) == scale;
+        out_.scales_fit_f16_ = out_.scales_fit_f16_ && f16_to_f32(f32_to_f16(scale)) == scale;
       }
     }
     return {};

@@ -50,9 +50,9 @@ const std::array<float, 256>& e4m3_values() {
     for (unsigned code = 0; code < out.size(); ++code) {
       const unsigned exponent = code >> 3 & 15U;
       const auto mantissa = static_cast<float>(code & 7U);
-      float value = exponent == 0 ? mantissa * 0x1p-9F
-                                  : (8.0F + mantissa) * 0x1p-10F *
-                                        static_cast<float>(1U << exponent);
+      float value = exponent == 0
+                        ? mantissa * 0x1p-9F
+                        : (8.0F + mantissa) * 0x1p-10F * static_cast<float>(1U << exponent);
       if ((code & 127U) == 127U) {
         value = std::bit_cast<float>(0x7fc00000U);
       }
@@ -131,8 +131,7 @@ void QuantizedLinear::read_codes(std::int64_t row, std::int64_t num_rows, std::i
       for (std::int64_t r = 0; r < num_rows; ++r) {
         const std::byte* in = codes_.data + (row + r) * cols_ + col;
         for (std::int64_t c = 0; c < num_cols; ++c) {
-          out[r * stride + c] =
-              static_cast<std::uint8_t>(static_cast<unsigned>(in[c]) ^ flip);
+          out[r * stride + c] = static_cast<std::uint8_t>(static_cast<unsigned>(in[c]) ^ flip);
         }
       }
       return;
@@ -141,8 +140,7 @@ void QuantizedLinear::read_codes(std::int64_t row, std::int64_t num_rows, std::i
 }
 
 float QuantizedLinear::scale(std::int64_t row, std::int64_t group) const {
-  const std::int64_t at =
-      row / rows_per_scale_ * scale_row_stride_ + group * scale_group_stride_;
+  const std::int64_t at = row / rows_per_scale_ * scale_row_stride_ + group * scale_group_stride_;
   if (scale_type_ == DType::kF32) {
     float value = 0.0F;
     std::memcpy(&value, scales_ + at * 4, sizeof value);

@@ -28,12 +28,12 @@ bool is_stored_quantized(const Checkpoint& checkpoint, std::string_view module);
 class QuantizedLinear {
  public:
   enum class Layout : std::uint8_t {
-    kGptq,      // qweight [cols * bits / 32, rows]: words along the columns of a row
-    kAwqGemm,   // qweight [cols, rows / 8]: words along the rows, nibbles interleaved
-    kAwqGemv,   // qweight [rows, cols / 8]
-    kPacked,    // weight_packed [rows, words]
-    kInt8,      // weight I8 [rows, cols]
-    kFloat8,    // weight F8_E4M3 [rows, cols]
+    kGptq,     // qweight [cols * bits / 32, rows]: words along the columns of a row
+    kAwqGemm,  // qweight [cols, rows / 8]: words along the rows, nibbles interleaved
+    kAwqGemv,  // qweight [rows, cols / 8]
+    kPacked,   // weight_packed [rows, words]
+    kInt8,     // weight I8 [rows, cols]
+    kFloat8,   // weight F8_E4M3 [rows, cols]
   };
 
   struct Shape {

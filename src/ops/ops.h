@@ -43,13 +43,13 @@ struct WeightView {
   const std::byte* data = nullptr;
   std::int64_t row_bytes = 0;
   kernels::PackedMatrix packed{};  // data is null: not packed
-  // Set: rows are rows `first_row` and on of it, and dtype and data do not count; row_bytes is their
-  // size in the file.
+  // Set: rows are rows `first_row` and on of it, and dtype and data do not count; row_bytes is
+  // their size in the file.
   const RowSource* source = nullptr;
   std::int64_t first_row = 0;
   // Where the packed columns are not the columns as they are: for each the one of x that it
   // multiplies, or -1 for none. Views that share an order point to the same one.
-  std::span<const std::int32_t> input_order;
+  std::span<const std::int32_t> input_order{};
 
   bool bound() const { return data != nullptr || source != nullptr; }
 };

@@ -85,9 +85,9 @@ void QuantizedRows::fill(Context& ctx, Form& form) {
         gather(x, form.order, ordered);
         x = ordered;
       }
-      table.quantize_row(x, form.cols, form.group, form.sum_group,
-                         form.codes + t * stride, form.scales.data() + t * groups,
-                         form.sums.data() + t * sums, form.scaled_sums.data() + t * sums);
+      table.quantize_row(x, form.cols, form.group, form.sum_group, form.codes + t * stride,
+                         form.scales.data() + t * groups, form.sums.data() + t * sums,
+                         form.scaled_sums.data() + t * sums);
     }
   };
   const int num_threads = ctx.team().num_threads();

@@ -119,9 +119,8 @@ void QuantizedMatrix::plan_columns() {
   for (std::size_t g = 0; g < members.size(); ++g) {
     order_.insert(order_.end(), members[g].begin(), members[g].end());
     if (g + 1 < members.size()) {
-      order_.resize(static_cast<std::size_t>(
-                        round_up(static_cast<std::int64_t>(order_.size()), kChunk)),
-                    -1);
+      order_.resize(
+          static_cast<std::size_t>(round_up(static_cast<std::int64_t>(order_.size()), kChunk)), -1);
     }
     while (static_cast<std::int64_t>(groups_.size()) * group <
            static_cast<std::int64_t>(order_.size())) {
