@@ -1,5 +1,5 @@
-// Patterns over module names, as quantization configurations write them. Untrusted: each is compiled
-// once, under the limits of text/regex.h. Thread rule: one thread.
+// Patterns over module names, as quantization configurations write them. Untrusted: each is
+// compiled once, under the limits of text/regex.h. Thread rule: one thread.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace trine {
 
 class ModulePatterns {
  public:
-  // Whether the pattern matches from the beginning of the name, not necessarily to its end (Python's
-  // re.match). Errors: those of text::Regex.
+  // Whether the pattern matches from the beginning of the name, not necessarily to its end
+  // (Python's re.match). Errors: those of text::Regex.
   Result<bool> matches(const std::string& pattern, std::string_view module);
 
  private:
