@@ -13,6 +13,7 @@ find_package(OpenSSL REQUIRED)
 find_package(Boost 1.81 EXACT REQUIRED)  # headers only
 find_package(prometheus-cpp CONFIG REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(LAPACKE REQUIRED IMPORTED_TARGET lapacke)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 
 add_library(trine::dep::json ALIAS nlohmann_json::nlohmann_json)
@@ -35,6 +36,7 @@ if(TRINE_SANITIZE STREQUAL "thread")
 endif()
 add_library(trine::dep::boost ALIAS trine_dep_boost)
 add_library(trine::dep::pcre2 ALIAS PkgConfig::PCRE2)
+add_library(trine::dep::lapacke ALIAS PkgConfig::LAPACKE)
 add_library(trine::dep::utf8proc ALIAS PkgConfig::UTF8PROC)
 
 if(TRINE_BUILD_TESTS)

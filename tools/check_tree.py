@@ -23,7 +23,7 @@ LAYERS = {
     "model": 5, "sched": 5,
     "spec": 6,
     "engine": 7, "plan": 7, "eval": 7,
-    "cluster": 8,
+    "cluster": 8, "compress": 8,
     "server": 9,
 }
 # Header prefix -> folders (or one folder inside them) that may include it. Everything else third-party is free.
@@ -37,6 +37,7 @@ THIRD_PARTY = {
     "prometheus/": {"server"},
     "pcre2.h": {"text"},
     "utf8proc.h": {"text"},
+    "lapacke": {"quant"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)

@@ -135,6 +135,7 @@ Result<AttentionReport> bench_attention(ThreadTeam& team, const AttentionBenchOp
   Limits limits(team);
   TRINE_TRY_ASSIGN(HugeBuffer plain, HugeBuffer::allocate(static_cast<std::size_t>(options.bytes)));
   std::memset(plain.data(), 1, plain.size());
+  warn_if_cached(options.bytes);
   limits.choose_setting(plain);
   std::vector<double> all_reads;
   const std::int64_t max_rows = *std::max_element(options.rows.begin(), options.rows.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -204,6 +205,7 @@ Result<KernelReport> bench_kernels(ThreadTeam& team, const KernelBenchOptions& o
   ops::Context ctx(team);
   std::vector<double> all_reads;
   std::vector<double> all_int8;
+  std::int64_t smallest = std::numeric_limits<std::int64_t>::max();  // weights of a scheme
   const std::int64_t max_rows = *std::max_element(options.rows.begin(), options.rows.end());
   std::vector<float> x(static_cast<std::size_t>(max_rows * options.k));
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -216,6 +218,7 @@ Result<KernelReport> bench_kernels(ThreadTeam& team, const KernelBenchOptions& o
                          ? make_weights(team, named.scheme, options.n, options.k, options.bytes)
                          : make_plain(named.plain, options.n, options.k, options.bytes));
     limits.choose_setting(weights.memory);
+    smallest = std::min(smallest, static_cast<std::int64_t>(weights.memory.size()));
     for (const std::int64_t m : options.rows) {
       // Many rows take long: fewer matrices do, as memory is not what holds them up.
       const std::size_t count = std::clamp<std::size_t>(
@@ -253,6 +256,7 @@ Result<KernelReport> bench_kernels(ThreadTeam& team, const KernelBenchOptions& o
                              100 * median(int8_shares)});
     }
   }
+  warn_if_cached(smallest);
   report.read_gbps = median(all_reads);
   report.int8_gops = median(all_int8);
   return report;

@@ -2,9 +2,20 @@
 
 #include <atomic>
 
+#include "apps/trine/machine.h"
+#include "base/log.h"
 #include "kernels/dispatch.h"
 
 namespace trine::app {
+
+void warn_if_cached(std::int64_t bytes) {
+  if (const std::int64_t caches = cache_bytes(); bytes < 2 * caches) {
+    log::warn(
+        "--weight-bytes: {} MB may lie in caches of {} MB, which are faster than memory: % read "
+        "says nothing below {} MB",
+        bytes / 1000000, caches / 1000000, 2 * caches / 1000000);
+  }
+}
 
 double Limits::read(const HugeBuffer& buffer, const ReadSetting& setting) {
   const auto total = static_cast<std::int64_t>(buffer.size());

@@ -20,6 +20,10 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// Warns when `bytes` may lie in the caches of the machine, which are faster than the memory that
+// read() measures: shares of it mean nothing then.
+void warn_if_cached(std::int64_t bytes);
+
 class Limits {
  public:
   explicit Limits(ThreadTeam& team) : team_(&team) {}

@@ -115,17 +115,20 @@ class Bench {
     return out;
   }
 
-  Result<OfflineReport> run() {
-    {
-      KvSequence sequence(*pool_);
-      TRINE_TRY_ASSIGN(report_.first_pass_seconds, step(sequence, 1, Span::Logits::kLast));
-    }
+  // A pass over one token.
+  Result<double> first_token() {
+    KvSequence sequence(*pool_);
+    return step(sequence, 1, Span::Logits::kLast);
+  }
+
+  Result<std::vector<OfflineRow>> run() {
+    TRINE_TRY(first_token());  // warms up
     for (const OfflineTest& test : options_.tests) {
       if (fits(need_of(test).sequence)) {
         TRINE_TRY(run(test));
       }
     }
-    return std::move(report_);
+    return std::move(rows_);
   }
 
  private:
@@ -195,7 +198,7 @@ class Bench {
     if (test.depth > 0) {
       name += fmt::format("@{}", test.depth);
     }
-    report_.rows.push_back({std::move(name), "tokens/s", std::move(rates), 0});
+    rows_.push_back({std::move(name), "tokens/s", std::move(rates), 0});
   }
 
   Status prefill(std::int32_t count, std::int32_t depth) {
@@ -257,7 +260,7 @@ class Bench {
       std::vector<double>& times = milliseconds[static_cast<std::size_t>(m)];
       if (!times.empty()) {
         const double relative = median(times) / one_row;
-        report_.rows.push_back({fmt::format("pass {}", m), "ms", std::move(times), relative});
+        rows_.push_back({fmt::format("pass {}", m), "ms", std::move(times), relative});
       }
     }
     return {};
@@ -283,7 +286,7 @@ class Bench {
         rates.push_back(count * kBatchSteps / seconds);
       }
     }
-    report_.rows.push_back({fmt::format("batch {}", count), "tokens/s", std::move(rates), 0});
+    rows_.push_back({fmt::format("batch {}", count), "tokens/s", std::move(rates), 0});
     return {};
   }
 
@@ -313,7 +316,7 @@ class Bench {
   std::vector<std::int32_t> tokens_;
   std::vector<float> logits_;
   OfflineBenchOptions options_;
-  OfflineReport report_;
+  std::vector<OfflineRow> rows_;
 };
 
 }  // namespace
@@ -337,8 +340,28 @@ Result<std::vector<OfflineTest>> parse_offline_tests(const std::vector<std::stri
   return out;
 }
 
-Result<OfflineReport> bench_offline(const Model& model, ThreadTeam& team,
-                                    const OfflineBenchOptions& options) {
+Result<TimedLoad> timed_load(const std::string& path, const Model::LoadOptions& load,
+                             ThreadTeam& team, const OfflineBenchOptions& options) {
+  TimedLoad out;
+  OfflineBenchOptions no_tests = options;
+  no_tests.tests.clear();
+  for (int r = 0; r < options.repeats; ++r) {
+    if (interrupted()) {
+      return fail(ErrorCode::kCancelled, "interrupted");
+    }
+    out.model.reset();  // two at once would pass for the memory of one
+    const auto start = Clock::now();
+    TRINE_TRY_ASSIGN(out.model, Model::load(path, load));
+    out.load_seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    TRINE_TRY_ASSIGN(const auto bench, Bench::create(*out.model, team, no_tests));
+    TRINE_TRY_ASSIGN(const double token_seconds, bench->first_token());
+    out.first_token_seconds.push_back(out.load_seconds.back() + token_seconds);
+  }
+  return out;
+}
+
+Result<std::vector<OfflineRow>> bench_offline(const Model& model, ThreadTeam& team,
+                                              const OfflineBenchOptions& options) {
   const std::int64_t context = model.config().context_length;
   std::size_t left_out = 0;
   for (const OfflineTest& test : options.tests) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,15 +44,22 @@ struct OfflineRow {
   double relative = 0;  // passes only: v(m), the median over medians of the time of one row
 };
 
-struct OfflineReport {
-  double first_pass_seconds = 0;  // over one token, before anything else ran
-  std::vector<OfflineRow> rows;
+// A model and how long it took, once for every repetition: it is loaded, computes one token and is
+// let go, except the last time.
+struct TimedLoad {
+  std::shared_ptr<const Model> model;
+  std::vector<double> load_seconds;
+  std::vector<double> first_token_seconds;  // from the start of the load
 };
+
+// Errors: those of Model::load and of the model; cancelled after an interrupt.
+Result<TimedLoad> timed_load(const std::string& path, const Model::LoadOptions& load,
+                             ThreadTeam& team, const OfflineBenchOptions& options);
 
 // Tests that the model's context has no room for are left out with a warning; exhausted when none
 // fits. Errors besides: those of the model; cancelled after an interrupt.
-Result<OfflineReport> bench_offline(const Model& model, ThreadTeam& team,
-                                    const OfflineBenchOptions& options);
+Result<std::vector<OfflineRow>> bench_offline(const Model& model, ThreadTeam& team,
+                                              const OfflineBenchOptions& options);
 
 // Largest resident size of this process so far, in bytes.
 std::int64_t peak_resident_bytes();

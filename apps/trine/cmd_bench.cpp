@@ -1,7 +1,6 @@
 // trine bench: how fast the kernels and a model are on this machine, beside the machine's limits.
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 
 #include <nlohmann/json.hpp>
 
@@ -185,6 +184,18 @@ Result<int> run_attention(CommandContext& context, ThreadTeam& team) {
   return 0;
 }
 
+Json samples_json(const std::vector<double>& samples) {
+  const Measured value = measured(samples);
+  return {{"mean", value.mean}, {"deviation", value.deviation}, {"samples", samples}};
+}
+
+std::string sample_line(std::string_view name, const std::vector<double>& samples,
+                        std::string_view unit, std::string_view remark = {}) {
+  const Measured value = measured(samples);
+  return fmt::format("{:<14} {:.2f} ± {:.2f} {}{}\n", name, value.mean, value.deviation, unit,
+                     remark);
+}
+
 Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
   const options::Settings& settings = context.settings();
   OfflineBenchOptions options;
@@ -192,22 +203,14 @@ Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
   options.repeats = static_cast<int>(settings.integer("repeat"));
   TRINE_TRY_ASSIGN(options.tests, parse_offline_tests(entries(settings, "tests")));
   TRINE_TRY_ASSIGN(const std::string path, model_path(settings, context.argument(1)));
-  const auto start = std::chrono::steady_clock::now();
-  TRINE_TRY_ASSIGN(const auto model, Model::load(path, load_options(settings)));
-  const double load_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  TRINE_TRY_ASSIGN(const OfflineReport report, bench_offline(*model, team, options));
-  const double first_token_s = load_s + report.first_pass_seconds;
+  TRINE_TRY_ASSIGN(const TimedLoad loaded, timed_load(path, load_options(settings), team, options));
+  TRINE_TRY_ASSIGN(const auto rows, bench_offline(*loaded.model, team, options));
   const std::int64_t peak = peak_resident_bytes();
   if (context.json()) {
     Json out = Json::array();
-    for (const OfflineRow& row : report.rows) {
-      const Measured value = measured(row.samples);
-      Json entry = {{"test", row.test},
-                    {"unit", row.unit},
-                    {"mean", value.mean},
-                    {"deviation", value.deviation},
-                    {"samples", row.samples}};
+    for (const OfflineRow& row : rows) {
+      Json entry = {{"test", row.test}, {"unit", row.unit}};
+      entry.update(samples_json(row.samples));
       if (row.relative > 0) {
         entry["v"] = row.relative;
       }
@@ -216,19 +219,21 @@ Result<int> run_offline(CommandContext& context, ThreadTeam& team) {
     context.print_json({{"machine", machine_json()},
                         {"threads", team.num_threads()},
                         {"model", path},
-                        {"load_seconds", load_s},
-                        {"first_token_seconds", first_token_s},
+                        {"load_seconds", samples_json(loaded.load_seconds)},
+                        {"first_token_seconds", samples_json(loaded.first_token_seconds)},
                         {"peak_resident_bytes", peak},
                         {"rows", out}});
     return 0;
   }
   write_out(fmt::format("{}\n{} threads (measured)\n", machine_line(), team.num_threads()));
-  write_out(fmt::format("{:<14} {:.2f} s\n", "load", load_s));
-  write_out(fmt::format("{:<14} {:.2f} s\n", "first token", first_token_s));
-  for (const OfflineRow& row : report.rows) {
-    const Measured value = measured(row.samples);
-    write_out(fmt::format("{:<14} {:.2f} ± {:.2f} {}{}\n", row.test, value.mean, value.deviation,
-                          row.unit,
+  const auto milliseconds = [](std::vector<double> seconds) {
+    std::ranges::for_each(seconds, [](double& value) { value *= 1e3; });
+    return seconds;
+  };
+  write_out(sample_line("load", milliseconds(loaded.load_seconds), "ms"));
+  write_out(sample_line("first token", milliseconds(loaded.first_token_seconds), "ms"));
+  for (const OfflineRow& row : rows) {
+    write_out(sample_line(row.test, row.samples, row.unit,
                           row.relative > 0 ? fmt::format("  v = {:.2f}", row.relative) : ""));
   }
   write_out(fmt::format("{:<14} {:.1f} MB\n", "peak resident", static_cast<double>(peak) / 1e6));

@@ -15,4 +15,7 @@ std::string cpu_name();
 nlohmann::ordered_json machine_json();
 std::string machine_line();
 
+// Bytes of all last-level caches, as the system tells; 0: it does not.
+std::int64_t cache_bytes();
+
 }  // namespace trine::app

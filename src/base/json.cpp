@@ -62,8 +62,12 @@ class StrictBuilder {
 
   bool end_array() { return close(); }
 
-  bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
+  bool parse_error(std::size_t /*position*/, const std::string& token,
                    const nlohmann::detail::exception& e) {
+    constexpr int kOverflow = 406;
+    if (error_.empty() && e.id == kOverflow) {
+      tell_number(token);
+    }
     if (error_.empty()) {
       const std::string_view text =
           e.what();  // "[json.exception.parse_error.101] parse error at line ..."
@@ -97,10 +101,22 @@ class StrictBuilder {
     return out.empty() ? "the value" : out;
   }
 
+  static std::string shorten(std::string_view digits) {
+    constexpr std::size_t kMostShown = 40;
+    return fmt::format("{}{}", printable(digits.substr(0, kMostShown)),
+                       digits.size() > kMostShown ? "..." : "");
+  }
+
+  void tell_number(std::string_view digits) const {
+    if (limits_.refused_number != nullptr && !frames_.empty()) {
+      *limits_.refused_number = {.place = place(), .text = shorten(digits)};
+    }
+  }
+
   bool refuse_integer(std::string_view digits) {
-    error_ =
-        fmt::format("{} is {}{}, integers must be in [{}, {}]; write it as a string", place(),
-                    digits.substr(0, 40), digits.size() > 40 ? "..." : "", INT64_MIN, INT64_MAX);
+    error_ = fmt::format("{} is {}, integers must be in [{}, {}]; write it as a string", place(),
+                         shorten(digits), INT64_MIN, INT64_MAX);
+    tell_number(digits);
     return false;
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,12 +13,21 @@
 
 namespace trine {
 
+// A number that cannot be held.
+struct RefusedNumber {
+  std::string place;  // messages[0].id; empty: no number was refused
+  std::string text;   // as written, at most 40 bytes of it
+};
+
 struct JsonLimits {
   int max_depth = 64;
   std::size_t max_bytes = std::size_t{512} << 20;
   // An integer beyond 64 bits with a sign: false makes it a double, as files want that write 10^30
   // for "no limit"; true is for text that is shown again, where digits must not get lost.
   bool refuse_big_integers = false;
+  // When not null: gets the number that an error is about, if it is about one inside an object or
+  // array.
+  RefusedNumber* refused_number = nullptr;
 };
 
 // Parses one JSON text. Refuses, with the byte offset: bad syntax, invalid UTF-8, lone surrogates,

@@ -15,6 +15,7 @@ enum class RngPurpose : std::uint32_t {
   kAccept = 1,
   kResidual = 2,
   kDraft = 3,
+  kCalibration = 4,
   kTest = 255,
 };
 

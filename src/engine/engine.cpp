@@ -136,7 +136,7 @@ Status Engine::Impl::run_forward() {
                                                    static_cast<std::size_t>(item.count)),
          .parents = {},
          .logits =
-             item.wants_logits && !request.pools() ? Span::Logits::kLast : Span::Logits::kNone,
+             item.wants_logits && !request.only_reads() ? Span::Logits::kLast : Span::Logits::kNone,
          .shown = shown(request)});
     any_shown = any_shown || spans.back().shown != Span::Shown::kNone;
   }
@@ -156,7 +156,7 @@ void Engine::Impl::draw_one(const Request& request, std::size_t request_idx,
   draw.error.reset();
   const Answer& answer = request.answers[static_cast<std::size_t>(answer_idx)];
   TRINE_CHECK(request.pipeline.has_value());
-  if (request.prompt_error || request.pools()) {
+  if (request.prompt_error || request.only_reads()) {
     draw.error = request.prompt_error;
     return;
   }
@@ -186,14 +186,12 @@ void Engine::Impl::draw_tokens() {
       continue;
     }
     const Request& request = *requests[item.request_idx];
-    if (request.pools()) {
-      draw_one(request, item.request_idx, item.answer, {});
-      continue;
+    std::span<const float> values;
+    if (!request.only_reads()) {
+      TRINE_CHECK((row + 1) * width <= logits.size());
+      values = std::span<const float>(logits).subspan(row * width, width);
+      ++row;
     }
-    TRINE_CHECK((row + 1) * width <= logits.size());
-    const std::span<const float> values =
-        std::span<const float>(logits).subspan(row * width, width);
-    ++row;
     const Answer& answer = request.answers[static_cast<std::size_t>(item.answer)];
     if (answer.history.num_output() > 0) {
       draw_one(request, item.request_idx, item.answer, values);
@@ -354,8 +352,8 @@ void Engine::Impl::commit_token(Request& request, const StepPlan::Draw& draw) {
 void Engine::Impl::commit_draw(const StepPlan::Draw& draw, bool first_of_request) {
   Request& request = *requests[draw.request_idx];
   RequestStats& stats = request.stats;
-  if (request.pools() && !draw.error) {
-    commit_pooled(request);
+  if (request.only_reads() && !draw.error) {
+    commit_read(request, draw.answer);
     return;
   }
   if (stats.generated_tokens == 0) {

@@ -58,6 +58,9 @@ struct Request {
 
   PrefixRoot root() const { return {.tenant = params.tenant, .salt = params.cache_salt}; }
 
+  // The prompt is read and nothing drawn.
+  bool only_reads() const { return max_tokens == 0; }
+
   bool pools() const { return params.pooling != Pooling::kNone; }
 
   // Every row of the prompt is looked at, so none may come from the prefix cache.
@@ -134,6 +137,8 @@ struct Engine::Impl : sched::PrefixOracle, LayerObserver {
   void score_prompt(Request& request, std::int64_t position, std::span<const float> row);
   void pool_row(Request& request, std::int64_t position, std::span<const float> row);
   void commit_pooled(Request& request);
+  // The end of an answer of which nothing was to be drawn.
+  void commit_read(Request& request, std::int32_t answer_idx);
 
   Status run_forward();
   void draw_tokens();

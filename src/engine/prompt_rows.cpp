@@ -80,6 +80,17 @@ void Engine::Impl::pool_row(Request& request, std::int64_t position, std::span<c
   }
 }
 
+void Engine::Impl::commit_read(Request& request, std::int32_t answer_idx) {
+  if (request.pools()) {
+    commit_pooled(request);
+    return;
+  }
+  const bool tells_prompt = request.params.prompt_logprobs.has_value() &&
+                            request.num_unfinished == request.params.n;  // with the first event
+  end_answer(request, answer_idx, FinishReason::kLength, nullptr,
+             {.text = {}, .prompt_logprobs = tells_prompt ? &request.prompt_logprobs : nullptr});
+}
+
 void Engine::Impl::commit_pooled(Request& request) {
   const double scale = request.params.pooling == Pooling::kMean
                            ? 1.0 / static_cast<double>(request.stats.prompt_tokens)

@@ -39,7 +39,8 @@ struct GenerationRequest {
   // Independent answers to one prompt. They share the prompt's pages; answer i draws with seed + i
   // (mod 2^64), so it equals the only answer of a request with that seed.
   std::int32_t n = 1;
-  // Without a number: to the end of the context.
+  // Without a number: to the end of the context. 0: nothing is drawn, an answer ends (kLength) when
+  // the prompt is read; so the prompt may fill the context.
   std::optional<std::int32_t> max_tokens = std::nullopt;
   // Texts that end an answer; not part of it unless include_stop. Before sampling.min_tokens tokens
   // are out they do not count.
@@ -60,10 +61,14 @@ struct GenerationRequest {
   // event. Such a prompt is computed whole: the prefix cache has no logits.
   std::optional<std::int32_t> prompt_logprobs = std::nullopt;
   // Not kNone: nothing is drawn. The only answer ends (kStop) with the prompt's vector, the rows
-  // behind the last norm pooled so.
+  // behind the last norm pooled so. max_tokens is not looked at, and the prompt may fill the
+  // context.
   Pooling pooling = Pooling::kNone;
   // Leave control tokens out of the text.
   bool skip_special = true;
+  // Comes together with the request that was submitted just before: the queue, which took that one,
+  // takes this one too.
+  bool joins_previous = false;
   // Whose request it is: tenants are served evenly and share no pages of the prefix cache.
   std::string tenant = {};
   // Pages of the prefix cache are shared only among requests with the same salt.

@@ -237,16 +237,17 @@ Status Engine::Impl::check_prompt(const GenerationRequest& params) {
     }
   }
   const auto prompt_tokens = static_cast<std::int64_t>(params.prompt.size());
-  if (prompt_tokens + 1 > options.context_tokens) {
+  const bool only_reads = params.max_tokens == 0 || params.pooling != Pooling::kNone;
+  if (prompt_tokens + (only_reads ? 0 : 1) > options.context_tokens) {
     return fail(ErrorCode::kExhausted,
-                "{} has {} tokens and an answer needs one, the context holds {}; shorten it or "
-                "raise the context",
-                refused_field, prompt_tokens, options.context_tokens);
+                "{} has {} tokens{}, the context holds {}; shorten it or raise the context",
+                refused_field, prompt_tokens, only_reads ? "" : " and an answer needs one",
+                options.context_tokens);
   }
-  const std::int64_t max_tokens = params.max_tokens.value_or(1);
+  const std::int64_t max_tokens = only_reads ? 0 : params.max_tokens.value_or(1);
   refused_field = params.names.max_tokens;
-  if (max_tokens < 1) {
-    return fail(ErrorCode::kInvalidArgument, "{} is {}, must be at least 1", refused_field,
+  if (max_tokens < 0) {
+    return fail(ErrorCode::kInvalidArgument, "{} is {}, must be at least 0", refused_field,
                 max_tokens);
   }
   if (prompt_tokens + max_tokens > options.context_tokens) {
@@ -354,7 +355,7 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
   }
   const auto prompt_tokens = static_cast<std::int32_t>(params.prompt.size());
   request->max_tokens = params.pooling != Pooling::kNone
-                            ? 1
+                            ? 0
                             : params.max_tokens.value_or(options.context_tokens - prompt_tokens);
   if (params.prompt_logprobs) {
     request->prompt_logprobs.resize(params.prompt.size());
@@ -408,7 +409,7 @@ Result<std::unique_ptr<Request>> Engine::Impl::make_request(GenerationRequest pa
 Result<RequestId> Engine::submit(GenerationRequest params, EventCallback on_event) {
   TRINE_TRY_ASSIGN(auto request, impl_->make_request(std::move(params), std::move(on_event)));
   const std::optional<sched::Refusal> refused =
-      impl_->scheduler->refuse(request->stats.prompt_tokens);
+      request->params.joins_previous ? std::nullopt : impl_->scheduler->refuse();
   impl_->refusal = refused;
   if (refused) {
     const sched::Refusal& why = *refused;

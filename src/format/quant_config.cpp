@@ -281,8 +281,9 @@ constexpr auto kCompressedKeys = std::to_array<std::string_view>(
      "global_compression_ratio", "version", "sparsity_config", "transform_config",
      "moe_sparsity_config", "run_compressed"});
 
+constexpr std::string_view kPackedFormat = "pack-quantized";
 constexpr auto kFormats = std::to_array<std::string_view>(
-    {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized"});
+    {kPackedFormat, "int-quantized", "float-quantized", "naive-quantized"});
 
 Status check_format(const std::string& format, const std::string& key, bool whole_file) {
   if (std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end() ||
@@ -552,28 +553,28 @@ Status parse_compressed(JsonFields& fields, QuantConfig& out) {
 }
 
 Result<QuantConfig> parse_object(const Json& object, std::string_view where,
-                                 std::optional<QuantMethod> fallback) {
+                                 std::optional<StoredMethod> fallback) {
   if (!object.is_object()) {
     return fail(ErrorCode::kCorruptData, "the quantization configuration must be an object, not {}",
                 show_json(object));
   }
   JsonFields fields(object, std::string(where));
   const std::string method = lower(fields.text(
-      "quant_method", fallback.has_value() ? quant_method_name(*fallback) : std::string_view()));
+      "quant_method", fallback.has_value() ? stored_method_name(*fallback) : std::string_view()));
   TRINE_TRY(fields.status());
   QuantConfig out;
   Status status;
   if (method == "gptq") {
-    out.method = QuantMethod::kGptq;
+    out.method = StoredMethod::kGptq;
     status = parse_gptq(fields, out);
   } else if (method == "awq") {
-    out.method = QuantMethod::kAwq;
+    out.method = StoredMethod::kAwq;
     status = parse_awq(fields, out);
   } else if (method == "compressed-tensors") {
-    out.method = QuantMethod::kCompressedTensors;
+    out.method = StoredMethod::kCompressedTensors;
     status = parse_compressed(fields, out);
   } else if (method == "fp8") {
-    out.method = QuantMethod::kFp8;
+    out.method = StoredMethod::kFp8;
     status = parse_fp8(fields, out);
   } else {
     return fail(ErrorCode::kUnsupported,
@@ -585,6 +586,13 @@ Result<QuantConfig> parse_object(const Json& object, std::string_view where,
 }
 
 // ---- modules
+
+JsonLimits file_limits() {
+  JsonLimits limits;
+  limits.max_depth = 16;
+  limits.max_bytes = kMaxFileBytes;
+  return limits;
+}
 
 bool is_pattern(std::string_view target) {
   return target.starts_with("re:");
@@ -610,15 +618,15 @@ Result<int> match_targets(std::span<const std::string> targets, std::string_view
 
 }  // namespace
 
-std::string_view quant_method_name(QuantMethod method) {
+std::string_view stored_method_name(StoredMethod method) {
   switch (method) {
-    case QuantMethod::kGptq:
+    case StoredMethod::kGptq:
       return "gptq";
-    case QuantMethod::kAwq:
+    case StoredMethod::kAwq:
       return "awq";
-    case QuantMethod::kCompressedTensors:
+    case StoredMethod::kCompressedTensors:
       return "compressed-tensors";
-    case QuantMethod::kFp8:
+    case StoredMethod::kFp8:
       return "fp8";
   }
   return "";
@@ -628,19 +636,43 @@ Result<QuantConfig> parse_quant_config(const Json& object, std::string_view wher
   return parse_object(object, where, std::nullopt);
 }
 
-Result<QuantConfig> parse_quant_config_file(std::string_view json_text, QuantMethod method) {
-  JsonLimits limits;
-  limits.max_depth = 16;
-  limits.max_bytes = kMaxFileBytes;
-  TRINE_TRY_ASSIGN(const Json root, parse_json(json_text, limits));
+Result<QuantConfig> parse_quant_config_file(std::string_view json_text, StoredMethod method) {
+  TRINE_TRY_ASSIGN(const Json root, parse_json(json_text, file_limits()));
   return parse_object(root, "", method);
+}
+
+Result<QuantConfig> parse_gguf_quant_config(std::string_view json_text, std::string_view where) {
+  auto root = parse_json(json_text, file_limits());
+  if (!root.has_value()) {
+    return tl::unexpected<Error>(std::move(root).error().with_context(where));
+  }
+  if (!root->is_object()) {
+    return fail(ErrorCode::kCorruptData, "key {} = {}: must be an object", where, show_json(*root));
+  }
+  const std::string prefix = fmt::format("{}: ", where);
+  JsonFields fields(*root, prefix);
+  const std::string_view only = stored_method_name(StoredMethod::kCompressedTensors);
+  const std::string method = lower(fields.text("quant_method", only));
+  const std::string format = fields.text("format", kPackedFormat);
+  TRINE_TRY(fields.status());
+  if (method != only) {
+    return fail(ErrorCode::kUnsupported, "key {} = \"{}\": GGUF files hold {} only",
+                fields.name("quant_method"), method.substr(0, 60), only);
+  }
+  if (format != kPackedFormat) {
+    return fail(ErrorCode::kUnsupported, "key {} = \"{}\": GGUF files hold {} only",
+                fields.name("format"), format.substr(0, 60), kPackedFormat);
+  }
+  TRINE_TRY_ASSIGN(QuantConfig out, parse_object(*root, prefix, StoredMethod::kCompressedTensors));
+  out.shapes_optional = true;
+  return out;
 }
 
 Result<std::optional<WeightScheme>> scheme_of_module(const QuantConfig& config,
                                                      std::string_view module,
                                                      std::string_view class_name,
                                                      const ModuleMatcher& matches) {
-  if (config.method != QuantMethod::kCompressedTensors) {
+  if (config.method != StoredMethod::kCompressedTensors) {
     for (const QuantConfig::Override& entry : config.overrides) {
       TRINE_TRY_ASSIGN(const bool found, matches(entry.pattern, module));
       if (!found) {

@@ -1,6 +1,6 @@
-// How the matrices of a quantized Hugging Face checkpoint are stored: `quantization_config` of
-// config.json, or the older files beside it (quantize_config.json of GPTQ, quant_config.json of
-// AWQ).
+// How the matrices of a quantized checkpoint are stored: `quantization_config` of config.json, the
+// older files beside it (quantize_config.json of GPTQ, quant_config.json of AWQ), or the same in a
+// GGUF file's metadata.
 //
 // Untrusted input. Errors: corrupt_data for types, ranges and contradictions; unsupported, by name,
 // for methods, packings and transformations that this engine does not read. Each names key, value
@@ -23,10 +23,10 @@
 
 namespace trine {
 
-enum class QuantMethod : std::uint8_t { kGptq, kAwq, kCompressedTensors, kFp8 };
+enum class StoredMethod : std::uint8_t { kGptq, kAwq, kCompressedTensors, kFp8 };
 
 // "gptq", "awq", "compressed-tensors", "fp8".
-std::string_view quant_method_name(QuantMethod method);
+std::string_view stored_method_name(StoredMethod method);
 
 // How the weights of one matrix are quantized.
 struct WeightScheme {
@@ -46,7 +46,7 @@ struct WeightScheme {
 };
 
 struct QuantConfig {
-  QuantMethod method = QuantMethod::kGptq;
+  StoredMethod method = StoredMethod::kGptq;
 
   // GPTQ, AWQ and FP8: one scheme for all.
   WeightScheme weights;
@@ -74,6 +74,8 @@ struct QuantConfig {
   };
 
   std::vector<Group> groups;
+  // Files that may leave out what the dimensions of the model say (GGUF).
+  bool shapes_optional = false;
   std::vector<std::string> ignore;  // as targets; what is listed is not quantized
 };
 
@@ -85,7 +87,11 @@ Result<QuantConfig> parse_quant_config(const nlohmann::ordered_json& object,
                                        std::string_view where);
 
 // A file of its own. A missing quant_method means `method`.
-Result<QuantConfig> parse_quant_config_file(std::string_view json_text, QuantMethod method);
+Result<QuantConfig> parse_quant_config_file(std::string_view json_text, StoredMethod method);
+
+// Of a GGUF file (docs/formats/gguf-extension.md): compressed-tensors' keys, packed integers only.
+// `where` is the metadata key and precedes key names in messages.
+Result<QuantConfig> parse_gguf_quant_config(std::string_view json_text, std::string_view where);
 
 // Whether a pattern matches from the beginning of a module name (Python's re.match).
 using ModuleMatcher =

@@ -126,19 +126,20 @@ class QuantizedBinder {
   Status bind_layout() {
     const bool words = checkpoint_.find(join(module_, "qweight")) != nullptr;
     const bool packed = checkpoint_.find(join(module_, "weight_packed")) != nullptr;
-    const QuantMethod method = config_.method;
-    if (words && (method == QuantMethod::kGptq || method == QuantMethod::kAwq)) {
-      return method == QuantMethod::kGptq ? bind_gptq()
-             : config_.gemv               ? bind_awq_gemv()
-                                          : bind_awq_gemm();
+    const StoredMethod method = config_.method;
+    if (words && (method == StoredMethod::kGptq || method == StoredMethod::kAwq)) {
+      return method == StoredMethod::kGptq ? bind_gptq()
+             : config_.gemv                ? bind_awq_gemv()
+                                           : bind_awq_gemm();
     }
-    if (packed && method == QuantMethod::kCompressedTensors) {
+    if (packed && method == StoredMethod::kCompressedTensors) {
       return bind_packed();
     }
     if (words || packed) {
-      return fail(
-          ErrorCode::kCorruptData, "tensor {} does not belong to a file of quantization method {}",
-          printable(join(module_, words ? "qweight" : "weight_packed")), quant_method_name(method));
+      return fail(ErrorCode::kCorruptData,
+                  "tensor {} does not belong to a file of quantization method {}",
+                  printable(join(module_, words ? "qweight" : "weight_packed")),
+                  stored_method_name(method));
     }
     return bind_plain();
   }
@@ -279,13 +280,18 @@ class QuantizedBinder {
 
   Status bind_packed() {
     TRINE_TRY_ASSIGN(const TensorInfo* codes, require("weight_packed"));
-    TRINE_TRY_ASSIGN(const TensorInfo* shape, require("weight_shape"));
+    const TensorInfo* shape = find("weight_shape");
+    if (shape == nullptr && !config_.shapes_optional) {
+      TRINE_TRY(require("weight_shape"));
+    }
     if (scheme_.is_float) {
       return fail(ErrorCode::kUnsupported, "tensor {}: packed floats are not supported",
                   printable(codes->name));
     }
     TRINE_TRY(take_rows(*codes, 0, 1));
-    TRINE_TRY(check_weight_shape(*shape));
+    if (shape != nullptr) {
+      TRINE_TRY(check_weight_shape(*shape));
+    }
     set_groups();
     const std::int64_t bits = scheme_.bits;
     const std::int64_t dense = ceil_div(wanted_.cols * bits, 32);

@@ -207,7 +207,7 @@ void QuantizedLinear::read_rows(std::int64_t row, std::int64_t num_rows, float* 
 }
 
 std::string QuantizedLinear::describe() const {
-  std::string out = fmt::format("{} ", quant_method_name(method_));
+  std::string out = fmt::format("{} ", stored_method_name(method_));
   out += layout_ == Layout::kFloat8 ? std::string("E4M3") : fmt::format("{}-bit", bits_);
   switch (strategy_) {
     case WeightScheme::Strategy::kTensor:

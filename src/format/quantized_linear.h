@@ -125,7 +125,7 @@ class QuantizedLinear {
   unsigned stored_zero(std::int64_t row, std::int64_t group) const;
 
   Layout layout_ = Layout::kGptq;
-  QuantMethod method_ = QuantMethod::kGptq;
+  StoredMethod method_ = StoredMethod::kGptq;
   int bits_ = 4;
   WeightScheme::Strategy strategy_ = WeightScheme::Strategy::kGroup;
   bool int8_activations_ = false;

@@ -26,8 +26,7 @@ constexpr std::int64_t kTileRows = kMaxTileRows;
 #endif
 // Columns of a panel.
 constexpr std::int64_t kPanel = 512;
-// Activation codes of a pass, a part of the second-level cache, and rows of it.
-constexpr std::int64_t kPassBytes = std::int64_t{512} * 1024;
+// Most rows of a pass.
 constexpr std::int64_t kPassRows = 256;
 constexpr std::int64_t kPassTiles = (kPassRows + kTileRows - 1) / kTileRows;
 // Sums of a tile, 32 of each row. Tiles 4096 bytes apart would look alike to the core's check of
@@ -249,7 +248,8 @@ void multiply_codes(TileState& state, const PackedMatrix& w, const PackedRows& x
                     float* y, std::int64_t y_stride, std::int64_t block_begin,
                     std::int64_t block_end, Scratch& scratch, const Tuning& tuning) {
   const std::int64_t block_bytes = packed_block_bytes(w.scheme, w.cols);
-  const std::int64_t fitting = kPassBytes / packed_padded_cols(w.cols) / kTileRows * kTileRows;
+  const std::int64_t fitting =
+      tuning.pass_bytes / packed_padded_cols(w.cols) / kTileRows * kTileRows;
   const std::int64_t pass_rows = fitting < 2 * kTileRows ? 2 * kTileRows
                                  : fitting > kPassRows   ? kPassRows
                                                          : fitting;

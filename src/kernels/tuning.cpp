@@ -15,6 +15,9 @@ struct Row {
   Tuning tuning;
 };
 
+// Of second-level caches of 1 MiB (Zen 4 and 5) and 2 MiB (Emerald Rapids).
+constexpr std::int64_t kHalfMiB = std::int64_t{512} * 1024;
+
 // The first row that fits counts. Measured with `trine bench kernels` on Emerald Rapids (Intel
 // model 207): lines asked for 4 to 12 KiB ahead keep a core's outstanding misses in use, fewer or
 // more do not; on Zen 5 (family 26) 4 KiB and more are alike. With 512-bit dot products
@@ -22,10 +25,10 @@ struct Row {
 // 128 rows on Zen 5. Without it the products are the larger part of the work. A CPU that wants
 // other figures gets a row before these.
 constexpr std::array kRows{
-    Row{{}, {}, IsaLevel::kAvx2, {6144, 8192, 12}},
-    Row{{}, {}, IsaLevel::kAvx512, {6144, 8192, 12}},
-    Row{{}, {}, IsaLevel::kAvx512Vnni, {6144, 8192, 64}},
-    Row{{}, {}, {}, {6144, 8192, 10}},
+    Row{{}, {}, IsaLevel::kAvx2, {6144, 8192, 12, kHalfMiB}},
+    Row{{}, {}, IsaLevel::kAvx512, {6144, 8192, 12, kHalfMiB}},
+    Row{{}, {}, IsaLevel::kAvx512Vnni, {6144, 8192, 64, kHalfMiB}},
+    Row{{}, {}, {}, {6144, 8192, 10, kHalfMiB}},
 };
 
 bool fits(const Row& row, const CpuIdentity& cpu, IsaLevel level) {

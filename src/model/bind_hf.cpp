@@ -47,22 +47,6 @@ bool allowed_unused_quantized(std::string_view name) {
                      [name](std::string_view end) { return name.ends_with(end); });
 }
 
-// Codes without a configuration would be reported as missing weights.
-Status check_configured(const Checkpoint& checkpoint, const ModelConfig& config) {
-  if (config.quantization.has_value()) {
-    return {};
-  }
-  for (const TensorInfo& tensor : checkpoint.tensors()) {
-    if (tensor.name.ends_with(".qweight") || tensor.name.ends_with(".weight_packed")) {
-      return fail(ErrorCode::kCorruptData,
-                  "tensor {} belongs to a quantized model, but config.json has no "
-                  "quantization_config and there is no quantize_config.json beside it",
-                  printable(tensor.name));
-    }
-  }
-  return {};
-}
-
 // "w1" of Mixtral or "gate_proj" of everyone else.
 struct ExpertNames {
   const char* block;
@@ -199,10 +183,11 @@ Status bind_output(TensorBinder& binder, const Checkpoint& checkpoint, ModelConf
 }  // namespace
 
 Result<DecoderWeights> bind_hf_weights(const Checkpoint& checkpoint, ModelConfig& config) {
-  TRINE_TRY(check_configured(checkpoint, config));
   DecoderWeights weights;
   TensorBinder binder(checkpoint, weights,
                       config.quantization.has_value() ? &*config.quantization : nullptr);
+  TRINE_TRY(binder.check_configured(
+      "config.json has no quantization_config and there is no quantize_config.json beside it"));
   const std::string prefix(find_prefix(binder));
   const std::int64_t embed = config.embed_dim;
   TRINE_TRY(binder.vocabulary_matrix(prefix + "embed_tokens.weight", config.vocab_size, embed,

@@ -40,7 +40,7 @@ Result<T> in_file(const std::filesystem::path& file, Result<T> result) {
 }
 
 Result<std::optional<QuantConfig>> read_older_file(const std::filesystem::path& file,
-                                                   QuantMethod method) {
+                                                   StoredMethod method) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
     return std::optional<QuantConfig>();
@@ -59,11 +59,11 @@ Result<ModelConfig> model_config_from_folder(const std::filesystem::path& folder
   TRINE_TRY_ASSIGN(ModelConfig config, in_file(file, model_config_from_hf(hf)));
   if (!config.quantization.has_value()) {
     TRINE_TRY_ASSIGN(config.quantization,
-                     read_older_file(folder / "quantize_config.json", QuantMethod::kGptq));
+                     read_older_file(folder / "quantize_config.json", StoredMethod::kGptq));
   }
   if (!config.quantization.has_value()) {
     TRINE_TRY_ASSIGN(config.quantization,
-                     read_older_file(folder / "quant_config.json", QuantMethod::kAwq));
+                     read_older_file(folder / "quant_config.json", StoredMethod::kAwq));
   }
   return config;
 }

@@ -1,21 +1,17 @@
 #include "model/decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "model/block.h"
 #include "ops/attention.h"
 
 namespace trine {
 namespace {
-
-const float* or_null(const std::vector<float>& bias) {
-  return bias.empty() ? nullptr : bias.data();
-}
 
 // Rows that the observer is shown at once: their logits are all that is held.
 constexpr std::int64_t kShownRows = 32;
@@ -31,16 +27,19 @@ float* grown(std::vector<float>& buffer, std::int64_t count) {
 }  // namespace
 
 struct Decoder::StepWorkspace : Model::Workspace {
+  explicit StepWorkspace(const ModelConfig& config) : rope(config) {}
+
   // The plan of the step.
   std::vector<std::int32_t> tokens, positions;  // [T]
   std::vector<std::int64_t> logit_rows;
   std::vector<ops::AttentionSpan> spans;
   // Activations, row-major.
   std::vector<float> hidden, normed, branch;  // [T, E]: residual stream, block input, block output
-  std::vector<float> q, k, v, attn;           // [T, H*D], [T, G*D], [T, G*D], [T, H*D]
-  std::vector<float> final_rows;              // [logit rows, E]
-  std::vector<float> shown_logits;            // [kShownRows, V]
-  std::vector<std::vector<float>> cos, sin;   // per set of frequencies: [T, rotary_dim / 2]
+  std::vector<float> mixed;                   // [T, H*D]: what attention made
+  AttentionBuffers attention;
+  std::vector<float> final_rows;    // [logit rows, E]
+  std::vector<float> shown_logits;  // [kShownRows, V]
+  RopeTables rope;
   MlpBuffers mlp;
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
@@ -48,18 +47,16 @@ struct Decoder::StepWorkspace : Model::Workspace {
 
 Decoder::Decoder(ModelConfig config, DecoderWeights weights,
                  std::shared_ptr<const OpenedCheckpoint> checkpoint)
-    : config_(std::move(config)), weights_(std::move(weights)), checkpoint_(std::move(checkpoint)) {
-  for (const RopeConfig& rope : config_.ropes) {
-    inverse_frequencies_.push_back(rope_inverse_frequencies(rope, config_.context_length));
-  }
-}
+    : config_(std::move(config)),
+      weights_(std::move(weights)),
+      checkpoint_(std::move(checkpoint)) {}
 
 KvGeometry Decoder::kv_geometry(DType kv_dtype) const {
   return {config_.num_layers, config_.num_kv_heads, config_.head_dim, config_.head_dim, kv_dtype};
 }
 
 std::unique_ptr<Model::Workspace> Decoder::make_workspace() const {
-  return std::make_unique<StepWorkspace>();
+  return std::make_unique<StepWorkspace>(config_);
 }
 
 Status Decoder::plan_span(const Span& span, std::size_t span_idx, StepWorkspace& ws) const {
@@ -132,104 +129,27 @@ Status Decoder::plan(std::span<const Span> spans, StepWorkspace& ws) const {
   return {};
 }
 
-void Decoder::fill_rope_tables(ops::Context& ctx, StepWorkspace& ws) const {
-  const std::size_t sets = inverse_frequencies_.size();
-  ws.cos.resize(sets);
-  ws.sin.resize(sets);
-  const std::int64_t rows = ws.num_rows();
-  for (std::size_t r = 0; r < sets; ++r) {
-    const std::vector<float>& frequencies = inverse_frequencies_[r];
-    const auto half = static_cast<std::int64_t>(frequencies.size());
-    float* cos_out = grown(ws.cos[r], rows * half);
-    float* sin_out = grown(ws.sin[r], rows * half);
-    const double factor = config_.ropes[r].attention_factor;
-    const std::int32_t* positions = ws.positions.data();
-    ctx.team().run([&](int thread_idx) {
-      const auto [begin, end] = split_range(rows, 1, thread_idx, ctx.team().num_threads());
-      for (std::int64_t t = begin; t < end; ++t) {
-        for (std::int64_t i = 0; i < half; ++i) {
-          // The angle is a product in f32, as models were trained with; its cosine is exact to the
-          // last bit.
-          const float angle =
-              static_cast<float>(positions[t]) * frequencies[static_cast<std::size_t>(i)];
-          cos_out[t * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)) * factor);
-          sin_out[t * half + i] = static_cast<float>(std::sin(static_cast<double>(angle)) * factor);
-        }
-      }
-    });
-  }
-}
-
 void Decoder::attention_block(ops::Context& ctx, const KvGeometry& geometry, std::int32_t layer_idx,
                               StepWorkspace& ws) const {
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(layer_idx)];
-  const LayerConfig& kind = config_.layers[static_cast<std::size_t>(layer_idx)];
   const std::int64_t rows = ws.num_rows();
-  const std::int64_t embed = config_.embed_dim;
-  const std::int32_t dim = config_.head_dim;
-  const std::int64_t q_dim = std::int64_t{config_.num_heads} * dim;
-  const std::int64_t kv_dim = std::int64_t{config_.num_kv_heads} * dim;
-  const float offset = config_.norm_weight_offset;
-  float* q = grown(ws.q, rows * q_dim);
-  float* k = grown(ws.k, rows * kv_dim);
-  float* v = grown(ws.v, rows * kv_dim);
-  float* attn = grown(ws.attn, rows * q_dim);
-
-  ops::rms_norm(ctx, ws.hidden.data(), layer.attn_norm.data(), offset, config_.norm_eps, embed,
-                rows, embed, ws.normed.data());
-  const std::array<ops::LinearTask, 3> qkv{{{&layer.q, or_null(layer.q_bias), q, q_dim},
-                                            {&layer.k, or_null(layer.k_bias), k, kv_dim},
-                                            {&layer.v, or_null(layer.v_bias), v, kv_dim}}};
-  ops::linear(ctx, {ws.normed.data(), embed, rows, embed}, qkv);
-  if (config_.qk_norm) {
-    ops::rms_norm(ctx, q, layer.q_norm.data(), offset, config_.norm_eps, dim,
-                  rows * config_.num_heads, dim, q);
-    ops::rms_norm(ctx, k, layer.k_norm.data(), offset, config_.norm_eps, dim,
-                  rows * config_.num_kv_heads, dim, k);
-  }
-  const auto rope = static_cast<std::size_t>(kind.rope_idx);
-  const std::int32_t rotary_dim = config_.ropes[rope].rotary_dim;
-  ops::rope(ctx, config_.rope_layout, q, q_dim, rows, config_.num_heads, dim, rotary_dim,
-            ws.cos[rope].data(), ws.sin[rope].data());
-  ops::rope(ctx, config_.rope_layout, k, kv_dim, rows, config_.num_kv_heads, dim, rotary_dim,
-            ws.cos[rope].data(), ws.sin[rope].data());
-  ops::write_kv(ctx, geometry, layer_idx, ws.spans, k, kv_dim, v, kv_dim);
-
-  ops::AttentionParams params;
-  params.layer = layer_idx;
-  params.num_heads = config_.num_heads;
-  params.num_kv_heads = config_.num_kv_heads;
-  params.head_dim_k = dim;
-  params.head_dim_v = dim;
-  params.scale = config_.attention_scale;
-  params.window = kind.window;
-  ops::attention(ctx, geometry, params, ws.spans, q, q_dim, attn, q_dim);
-
-  ops::linear(ctx, layer.o, or_null(layer.o_bias), attn, q_dim, rows, ws.branch.data(), embed);
-  if (config_.post_norms) {
-    ops::rms_norm(ctx, ws.branch.data(), layer.post_attn_norm.data(), offset, config_.norm_eps,
-                  embed, rows, embed, ws.branch.data());
-  }
-  ops::add(ctx, ws.hidden.data(), ws.branch.data(), rows * embed);
+  attention_norm(ctx, config_, layer, ws.hidden.data(), rows, ws.normed.data());
+  attention_mix(ctx, config_, config_.layers[static_cast<std::size_t>(layer_idx)], layer,
+                {geometry, ws.spans, ws.rope, rows, layer_idx}, ws.normed.data(), ws.attention,
+                ws.mixed.data());
+  attention_output(ctx, config_, layer, ws.mixed.data(), rows, ws.branch.data(), ws.hidden.data());
 }
 
 void Decoder::mlp_block(ops::Context& ctx, std::int32_t layer_idx, StepWorkspace& ws) const {
   const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(layer_idx)];
   const std::int64_t rows = ws.num_rows();
-  const std::int64_t embed = config_.embed_dim;
-  const float offset = config_.norm_weight_offset;
-  ops::rms_norm(ctx, ws.hidden.data(), layer.ffn_norm.data(), offset, config_.norm_eps, embed, rows,
-                embed, ws.normed.data());
+  mlp_norm(ctx, config_, layer, ws.hidden.data(), rows, ws.normed.data());
   if (config_.layers[static_cast<std::size_t>(layer_idx)].moe) {
     moe_mlp(ctx, config_, layer, ws.normed.data(), rows, ws.mlp, ws.branch.data());
   } else {
     dense_mlp(ctx, config_.activation, layer.mlp, ws.normed.data(), rows, ws.mlp, ws.branch.data());
   }
-  if (config_.post_norms) {
-    ops::rms_norm(ctx, ws.branch.data(), layer.post_ffn_norm.data(), offset, config_.norm_eps,
-                  embed, rows, embed, ws.branch.data());
-  }
-  ops::add(ctx, ws.hidden.data(), ws.branch.data(), rows * embed);
+  mlp_output(ctx, config_, layer, rows, ws.branch.data(), ws.hidden.data());
 }
 
 void Decoder::write_logits(ops::Context& ctx, StepWorkspace& ws, std::vector<float>& logits) const {
@@ -308,7 +228,8 @@ Status Decoder::forward(ops::Context& ctx, std::span<const Span> spans, Workspac
   grown(ws->hidden, rows * embed);
   grown(ws->normed, rows * embed);
   grown(ws->branch, rows * embed);
-  fill_rope_tables(ctx, *ws);
+  grown(ws->mixed, rows * config_.num_heads * config_.head_dim);
+  ws->rope.fill(ctx, ws->positions);
   ops::embed(ctx, weights_.embedding, ws->tokens, config_.embed_scale, ws->hidden.data());
   for (std::int32_t layer = 0; layer < config_.num_layers; ++layer) {
     attention_block(ctx, geometry, layer, *ws);

@@ -31,8 +31,6 @@ class Decoder : public Model {
   // The step's plan: tokens, positions, rows of logits. Checks all of the caller's input.
   Status plan(std::span<const Span> spans, StepWorkspace& ws) const;
   Status plan_span(const Span& span, std::size_t span_idx, StepWorkspace& ws) const;
-  // cos and sin of every token for every set of rotary frequencies.
-  void fill_rope_tables(ops::Context& ctx, StepWorkspace& ws) const;
   void attention_block(ops::Context& ctx, const KvGeometry& geometry, std::int32_t layer_idx,
                        StepWorkspace& ws) const;
   void mlp_block(ops::Context& ctx, std::int32_t layer_idx, StepWorkspace& ws) const;
@@ -47,7 +45,6 @@ class Decoder : public Model {
   ModelConfig config_;
   DecoderWeights weights_;
   std::shared_ptr<const OpenedCheckpoint> checkpoint_;
-  std::vector<std::vector<float>> inverse_frequencies_;  // per ModelConfig::ropes
 };
 
 }  // namespace trine

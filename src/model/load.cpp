@@ -6,6 +6,7 @@
 #include "format/open.h"
 #include "model/config_sources.h"
 #include "model/decoder.h"
+#include "model/decoder_parts.h"
 #include "model/pack_weights.h"
 
 namespace trine {
@@ -42,33 +43,41 @@ void log_load(const std::string& path, const OpenedCheckpoint& checkpoint,
 
 }  // namespace
 
-Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
-                                                 const LoadOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+Result<DecoderParts> open_decoder(const std::string& path, std::int32_t max_context) {
   TRINE_TRY_ASSIGN(OpenedCheckpoint opened, open_checkpoint(path));
-  const auto checkpoint = std::make_shared<const OpenedCheckpoint>(std::move(opened));
-  TRINE_TRY_ASSIGN(ModelConfig config, read_config(path, *checkpoint));
-  if (options.max_context < 0 || options.max_context > config.context_length) {
+  DecoderParts out;
+  out.checkpoint = std::make_shared<const OpenedCheckpoint>(std::move(opened));
+  TRINE_TRY_ASSIGN(out.config, read_config(path, *out.checkpoint));
+  if (max_context < 0 || max_context > out.config.context_length) {
     return fail(ErrorCode::kInvalidArgument, "--ctx (max_context) is {}, the model's context is {}",
-                options.max_context, config.context_length);
+                max_context, out.config.context_length);
   }
-  if (options.max_context > 0) {
-    config.context_length = options.max_context;
+  if (max_context > 0) {
+    out.config.context_length = max_context;
   }
-  auto weights = checkpoint->kind == CheckpointKind::kGguf
-                     ? bind_gguf_weights(checkpoint->weights(), config)
-                     : bind_hf_weights(checkpoint->weights(), config);
+  auto weights = out.checkpoint->kind == CheckpointKind::kGguf
+                     ? bind_gguf_weights(out.checkpoint->weights(), out.config)
+                     : bind_hf_weights(out.checkpoint->weights(), out.config);
   if (!weights.has_value()) {
     return tl::unexpected<Error>(std::move(weights).error().with_context(path));
   }
+  out.weights = *std::move(weights);
+  return out;
+}
+
+Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
+                                                 const LoadOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  TRINE_TRY_ASSIGN(DecoderParts parts, open_decoder(path, options.max_context));
   if (options.activations == LoadOptions::Activations::kInt8) {
     TRINE_TRY_ASSIGN(const auto team, ThreadTeam::create(options.num_threads));
-    TRINE_TRY(pack_weights(checkpoint->weights(), *team, *weights));
+    TRINE_TRY(pack_weights(parts.checkpoint->weights(), *team, parts.weights));
   }
   if (log::level() <= log::Level::kDebug) {
-    log_load(path, *checkpoint, config, start);
+    log_load(path, *parts.checkpoint, parts.config, start);
   }
-  return std::make_shared<const Decoder>(std::move(config), *std::move(weights), checkpoint);
+  return std::make_shared<const Decoder>(std::move(parts.config), std::move(parts.weights),
+                                         std::move(parts.checkpoint));
 }
 
 }  // namespace trine

@@ -44,6 +44,13 @@ std::size_t alignment_of(DType type) {
   }
 }
 
+// What compressed-tensors' targets call a module.
+std::string_view class_of(std::string_view name) {
+  const bool table =
+      name.find("embed_tokens.") != std::string_view::npos || name.starts_with("token_embd.");
+  return table ? "Embedding" : "Linear";
+}
+
 bool all_zero(std::span<const std::byte> data) {
   return std::all_of(data.begin(), data.end(), [](std::byte b) { return b == std::byte{0}; });
 }
@@ -97,7 +104,7 @@ ops::WeightView TensorBinder::view(const TensorInfo& tensor, std::int64_t rows, 
     auto copy = std::make_unique<std::byte[]>(tensor.data.size());
     std::memcpy(copy.get(), data, tensor.data.size());
     data = copy.get();
-    weights_.aligned_copies.push_back(std::move(copy));
+    weights_.aligned_copies.push_back({tensor.data, std::move(copy)});
   }
   const auto row_bytes = dtype_row_bytes(tensor.dtype, cols);
   TRINE_CHECK(
@@ -122,6 +129,19 @@ bool TensorBinder::has_matrix(std::string_view name) const {
   return has(name) || is_quantized(name);
 }
 
+Status TensorBinder::check_configured(std::string_view missing) const {
+  if (quantization_ != nullptr) {
+    return {};
+  }
+  for (const TensorInfo& tensor : checkpoint_.tensors()) {
+    if (tensor.name.ends_with(".qweight") || tensor.name.ends_with(".weight_packed")) {
+      return fail(ErrorCode::kCorruptData, "tensor {} belongs to a quantized model, but {}",
+                  printable(tensor.name), missing);
+    }
+  }
+  return {};
+}
+
 bool TensorBinder::is_quantized(std::string_view name) const {
   return quantization_ != nullptr && name.ends_with(kWeight) &&
          is_stored_quantized(checkpoint_, module_of(name));
@@ -140,13 +160,13 @@ std::span<const std::int32_t> TensorBinder::shared_order(const QuantizedMatrix& 
 }
 
 Status TensorBinder::quantized_matrix(std::string_view module, const QuantizedLinear::Shape& shape,
-                                      std::string_view class_name, ops::WeightView& out) {
+                                      ops::WeightView& out) {
   TRINE_TRY_ASSIGN(std::optional<WeightScheme> scheme,
-                   scheme_of_module(*quantization_, module, class_name,
+                   scheme_of_module(*quantization_, module, class_of(std::string(module) + "."),
                                     [this](const std::string& pattern, std::string_view name) {
                                       return patterns_.matches(pattern, name);
                                     }));
-  if (!scheme.has_value() && quantization_->method == QuantMethod::kCompressedTensors) {
+  if (!scheme.has_value() && quantization_->method == StoredMethod::kCompressedTensors) {
     return fail(ErrorCode::kCorruptData,
                 "matrix {} is stored quantized, but no group of the configuration targets it",
                 printable(module));
@@ -198,7 +218,7 @@ void TensorBinder::log_quantized() const {
 Status TensorBinder::matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                             ops::WeightView& out) {
   if (is_quantized(name)) {
-    return quantized_matrix(module_of(name), {rows, cols, false}, "Linear", out);
+    return quantized_matrix(module_of(name), {rows, cols, false}, out);
   }
   const std::array<std::int64_t, 2> shape{rows, cols};
   TRINE_TRY_ASSIGN(const TensorInfo* tensor, take(name, shape));
@@ -212,9 +232,7 @@ Status TensorBinder::matrix(const std::string& name, std::int64_t rows, std::int
 Status TensorBinder::vocabulary_matrix(const std::string& name, std::int64_t rows,
                                        std::int64_t cols, ops::WeightView& out) {
   if (is_quantized(name)) {
-    const bool table = name.find("embed_tokens") != std::string::npos;
-    return quantized_matrix(module_of(name), {rows, cols, true}, table ? "Embedding" : "Linear",
-                            out);
+    return quantized_matrix(module_of(name), {rows, cols, true}, out);
   }
   const TensorInfo* tensor = checkpoint_.find(name);
   if (tensor == nullptr || tensor->shape.size() != 2 || tensor->shape[0] < rows ||
@@ -258,6 +276,11 @@ Status TensorBinder::stacked(const std::string& name, std::span<const std::int64
 
 Status TensorBinder::experts(const std::string& name, std::int64_t count, std::int64_t rows,
                              std::int64_t cols, std::vector<ops::WeightView>& out) {
+  if (is_quantized(name)) {
+    return fail(ErrorCode::kUnsupported,
+                "matrix {} is stored quantized for all experts together; they are read one by one",
+                printable(module_of(name)));
+  }
   const std::array<std::int64_t, 3> shape{count, rows, cols};
   TRINE_TRY_ASSIGN(const TensorInfo* tensor, take(name, shape));
   if (tensor == nullptr) {

@@ -40,13 +40,18 @@ struct LayerWeights {
   std::vector<MlpWeights> experts;
 };
 
+// Of a tensor at an odd address in its file.
+struct AlignedCopy {
+  std::span<const std::byte> original;
+  std::unique_ptr<std::byte[]> bytes;
+};
+
 struct DecoderWeights {
   ops::WeightView embedding;  // [V, E]
   ops::WeightView output;     // [V, E]; the embedding itself when tied
   std::vector<float> final_norm;
   std::vector<LayerWeights> layers;
-  std::vector<std::unique_ptr<std::byte[]>>
-      aligned_copies;  // of tensors at odd addresses in their file
+  std::vector<AlignedCopy> aligned_copies;
   // What views with a source read; addresses are stable.
   std::vector<std::unique_ptr<QuantizedMatrix>> quantized;
   HugeBuffer packed;  // what the views' packed forms point into (pack_weights.h)
@@ -63,7 +68,7 @@ Result<DecoderWeights> bind_gguf_weights(const Checkpoint& checkpoint, ModelConf
 // used.
 class TensorBinder {
  public:
-  // `quantization`, of a safetensors checkpoint, outlives the binder; null when there is none.
+  // `quantization` outlives the binder; null when there is none.
   TensorBinder(const Checkpoint& checkpoint, DecoderWeights& weights,
                const QuantConfig* quantization = nullptr)
       : checkpoint_(checkpoint), weights_(weights), quantization_(quantization) {}
@@ -72,6 +77,10 @@ class TensorBinder {
 
   // Whether a matrix is there, `name` ending in ".weight", stored plainly or quantized.
   bool has_matrix(std::string_view name) const;
+
+  // Codes without a configuration would be reported as missing weights. Error: corrupt_data naming
+  // the tensor; `missing` says what the file lacks.
+  Status check_configured(std::string_view missing) const;
 
   // A matrix [rows, cols]. A missing one is noted, not an error yet.
   Status matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
@@ -107,7 +116,7 @@ class TensorBinder {
   ops::WeightView view(const TensorInfo& tensor, std::int64_t rows, std::int64_t cols);
   bool is_quantized(std::string_view name) const;
   Status quantized_matrix(std::string_view module, const QuantizedLinear::Shape& shape,
-                          std::string_view class_name, ops::WeightView& out);
+                          ops::WeightView& out);
   std::span<const std::int32_t> shared_order(const QuantizedMatrix& matrix) const;
 
   const Checkpoint& checkpoint_;

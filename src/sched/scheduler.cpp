@@ -69,10 +69,9 @@ std::int64_t Scheduler::longest_course(std::int32_t prompt_tokens, std::int32_t 
   return shared + num_answers * (pages_for(std::int64_t{prompt_tokens} + max_tokens) - shared);
 }
 
-std::optional<Refusal> Scheduler::refuse(std::int32_t prompt_tokens) {
+std::optional<Refusal> Scheduler::refuse() {
   const Stats now = stats();
-  if (now.waiting < limits_.max_waiting &&
-      (now.waiting == 0 || now.waiting_tokens + prompt_tokens <= limits_.max_waiting_tokens)) {
+  if (now.waiting < limits_.max_waiting && now.waiting_tokens < limits_.max_waiting_tokens) {
     return std::nullopt;
   }
   ++stats_.rejected;

@@ -31,10 +31,12 @@ namespace trine::sched {
 using JobId = std::uint64_t;
 
 struct Limits {
-  std::int32_t num_pages = 1;                 // of the pool
-  std::int32_t max_sequences = 64;            // at work at once
-  std::int32_t max_waiting = 512;             // requests in the queue
-  std::int64_t max_waiting_tokens = 1 << 20;  // their prompts together; a sole one may be longer
+  std::int32_t num_pages = 1;       // of the pool
+  std::int32_t max_sequences = 64;  // at work at once
+  // The queue takes more while fewer wait than this; what comes then may pass it, so that a
+  // refusal is never for good.
+  std::int32_t max_waiting = 512;             // requests
+  std::int64_t max_waiting_tokens = 1 << 20;  // of their prompts together
 };
 
 struct JobSpec {
@@ -107,8 +109,8 @@ class Scheduler {
   Scheduler(Scheduler&&) = delete;
   Scheduler& operator=(Scheduler&&) = delete;
 
-  // Room for one more request? Called before submit(); counts a refusal.
-  std::optional<Refusal> refuse(std::int32_t prompt_tokens);
+  // Room for more? Called before submit(), once for requests that come together; counts a refusal.
+  std::optional<Refusal> refuse();
   // The pages of the longest course. The caller refuses what does not fit the pool.
   static std::int64_t longest_course(std::int32_t prompt_tokens, std::int32_t max_tokens,
                                      std::int32_t num_answers);

@@ -120,8 +120,19 @@ http::RouteTable Api::routes() {
 }
 
 Response Api::ready() const {
+  const Readiness now = readiness();
+  return status_response(now.serves && !now.full ? 200 : 503, now.full ? "queue_full" : now.word);
+}
+
+// As vLLM and llama.cpp have it: many restart what is not healthy, and a full queue is no reason.
+Response Api::health() const {
+  const Readiness now = readiness();
+  return now.serves ? status_response(200, "ok") : status_response(503, now.word);
+}
+
+Api::Readiness Api::readiness() const {
   if (draining_.load()) {
-    return status_response(503, "draining");
+    return {.word = "draining"};
   }
   bool any_ready = false;
   bool any_full = false;
@@ -132,9 +143,9 @@ Response Api::ready() const {
     any_full = any_full || model.queue_full;
   }
   if (!started_.load() || !any_ready) {
-    return status_response(503, started_.load() ? "no_model" : "loading");
+    return {.word = started_.load() ? "no_model" : "loading"};
   }
-  return any_full ? status_response(503, "queue_full") : status_response(200, "ready");
+  return {.word = "ready", .serves = true, .full = any_full};
 }
 
 Response Api::progress() const {
@@ -191,6 +202,10 @@ void Api::add_operations(http::RouteTable& table) {
       [](const Request& /*request*/) { return status_response(200, "live"); });
   get("/health/ready", Auth::kNone, [this](const Request& /*request*/) { return ready(); });
   get("/health/progress", Auth::kNone, [this](const Request& /*request*/) { return progress(); });
+  get("/health", Auth::kNone, [this](const Request& /*request*/) { return health(); });
+  get("/version", Auth::kUser, [this](const Request& /*request*/) {
+    return json_response(Json{{"version", options_.version}}.dump());
+  });
   get("/metrics", Auth::kUser, [this](const Request& /*request*/) { return metrics_page(); });
   get("/v1/models", Auth::kUser, [this](const Request& /*request*/) { return models_list(); });
   get("/v1/models/*", Auth::kUser,
@@ -200,8 +215,6 @@ void Api::add_operations(http::RouteTable& table) {
 openai::Limits Api::limits() const {
   openai::Limits out;
   out.max_body_bytes = options_.max_body_bytes;
-  // More could never be taken, however often the client tries.
-  out.max_prompts = std::min(out.max_prompts, options_.max_waiting);
   if (const std::int32_t context = models_.longest_context(); context > 0) {
     out.context_tokens = context;
   }

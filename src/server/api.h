@@ -25,7 +25,6 @@ struct ApiOptions {
   Pooling pooling = Pooling::kLast;  // of embeddings, where the request does not say
   std::string version;               // "0.1.0", for system_fingerprint
   bool web_page = true;
-  std::int32_t max_waiting = 512;  // requests that an engine lets wait
 };
 
 class Api {
@@ -54,7 +53,16 @@ class Api {
   void add_generation(http::RouteTable& table);
   void add_admin(http::RouteTable& table);
 
+  // Whether requests are taken, and what stands in their way.
+  struct Readiness {
+    std::string_view word;
+    bool serves = false;
+    bool full = false;  // some queue is
+  };
+
+  Readiness readiness() const;
   http::Response ready() const;
+  http::Response health() const;
   http::Response progress() const;
   http::Response metrics_page() const;
   http::Response models_list() const;

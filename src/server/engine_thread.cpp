@@ -153,6 +153,7 @@ void EngineThread::Impl::start_job(const std::shared_ptr<Job>& job) {
   for (std::size_t i = 0; i < job->requests.size() && !refused.has_value(); ++i) {
     GenerationRequest& request = job->requests[i];
     request.cancel = &job->cancelled;
+    request.joins_previous = i > 0;
     std::vector<double> last_token_ms(static_cast<std::size_t>(std::max(request.n, 1)), 0.0);
     const auto id = engine->submit(
         std::move(request),

@@ -12,6 +12,9 @@ http::Response to_response(const openai::ApiError& error) {
   if (error.retry_after_s.has_value()) {
     out.headers.push_back({"Retry-After", std::to_string(*error.retry_after_s)});
   }
+  if (!error.worth_retrying) {
+    out.headers.push_back({"X-Should-Retry", "false"});
+  }
   return out;
 }
 

@@ -237,9 +237,9 @@ Status ModelHost::Impl::make_room(std::int64_t bytes, const Entry& entry) {
     }
     if (victim == nullptr) {
       return fail(ErrorCode::kExhausted,
-                  "model {} needs {} bytes, {} of the budget of {} are in use and no other model "
-                  "is idle; raise --memory-budget or lower --kv-tokens",
-                  entry.spec.id, bytes, used, budget);
+                  "{} bytes are needed, {} of the budget of {} are in use and no other model is "
+                  "idle; raise --memory-budget or lower --kv-tokens",
+                  bytes, used, budget);
     }
     log::info("model {} gives way to {}", victim->spec.id, entry.spec.id);
     TRINE_TRY(do_unload(*victim, false));
@@ -308,10 +308,10 @@ Status ModelHost::Impl::do_unload(Entry& entry, bool stop) {
   std::vector<OnModel> refused;
   {
     std::unique_lock lock(mutex);
-    if (entry.model == nullptr) {
+    if (entry.model == nullptr) {  // as it should be: only the word that it stays so is new
       entry.stopped = entry.stopped || stop;
-      return fail(ErrorCode::kUnavailable, "model {} is {}", entry.spec.id,
-                  model_state_name(entry.state));
+      entry.state = stop ? ModelState::kUnloaded : entry.state;
+      return {};
     }
     entry.state = ModelState::kDraining;
     entry.stopped = stop;
@@ -373,9 +373,10 @@ void ModelHost::Impl::run() {
       sweep();
       continue;
     }
-    const Status done = task.load ? do_load(*entry) : do_unload(*entry, task.stop);
+    Status done = task.load ? do_load(*entry) : do_unload(*entry, task.stop);
     if (!done.has_value()) {
-      log::error("model {}: {}", task.id, done.error().message);
+      done = tl::unexpected(std::move(done).error().with_context("model " + task.id));
+      log::error("{}", done.error().message);
     }
     if (task.done) {
       task.done(done);

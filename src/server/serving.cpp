@@ -56,7 +56,6 @@ Result<std::unique_ptr<Serving>> Serving::start(ServingOptions options) {
   impl->has_admin_keys = options.guard.keys.has_admin_keys();
   // Unbounded: an event that was drawn must reach its answer; clients bound it by their buffers.
   impl->answers = std::make_unique<WorkerPool>(1, SIZE_MAX);
-  const std::int32_t max_waiting = options.models.engine.max_waiting;
   impl->models =
       std::make_unique<ModelHost>(std::move(options.models), *impl->answers, impl->metrics);
   impl->text = std::make_unique<WorkerPool>(options.text_threads,
@@ -66,8 +65,7 @@ Result<std::unique_ptr<Serving>> Serving::start(ServingOptions options) {
                                                .progress_timeout_s = options.progress_timeout_s,
                                                .pooling = options.pooling,
                                                .version = options.version,
-                                               .web_page = options.web_page,
-                                               .max_waiting = max_waiting});
+                                               .web_page = options.web_page});
   TRINE_TRY_ASSIGN(impl->http, http::Server::create(std::move(options.http),
                                                     std::move(options.guard), impl->api->routes()));
   impl->api->set_http(impl->http.get());

@@ -155,6 +155,19 @@ class Client(unittest.TestCase):
             )
         self.assertEqual(caught.exception.param, "guided_regex")
 
+    def test_a_deadline_that_passed_is_not_tried_again(self):
+        retrying = self.client.with_options(max_retries=3)
+        requests = self.server.metric("trine_requests_expired_total")
+        for stream in (False, True):
+            with self.assertRaises(openai.APIError) as caught:
+                got = retrying.completions.create(
+                    model=self.model, prompt="a", max_tokens=1900, stream=stream, extra_body={"timeout_ms": 40, "ignore_eos": True}
+                )
+                list(got)
+            self.assertEqual((caught.exception.code, caught.exception.param), ("deadline_exceeded", "timeout_ms"))
+            self.assertEqual(getattr(caught.exception, "status_code", None), None if stream else 504)
+        self.assertEqual(self.server.metric("trine_requests_expired_total"), (requests or 0) + 2)
+
     def test_errors_are_the_clients_own(self):
         create = self.client.chat.completions.create
         for more, param in (

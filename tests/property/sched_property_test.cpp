@@ -67,7 +67,7 @@ class World : public PrefixOracle {
 
   void submit(Client client, std::int32_t num_answers, std::optional<double> deadline_ms) {
     if (Scheduler::longest_course(client.prompt, client.max_tokens, num_answers) > kPoolPages ||
-        scheduler_.refuse(client.prompt)) {
+        scheduler_.refuse()) {
       return;
     }
     for (std::int32_t i = 0; i < num_answers; ++i) {

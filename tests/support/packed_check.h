@@ -78,9 +78,11 @@ inline std::vector<float> multiply(const PackedTable& table, const PackedMatrix&
   Aligned scratch(static_cast<std::size_t>(kPackedScratchBytes));
   std::vector<float> y(static_cast<std::size_t>(x.num_rows * w.rows), -77.0f);
   const std::int64_t blocks = (w.rows + 31) / 32;
-  const kernels::Tuning tuning{64, 64, direct_rows};
-  table.multiply(&w, &x, bias, y.data(), w.rows, 0, blocks / 2, scratch.data, &tuning);
-  table.multiply(&w, &x, bias, y.data(), w.rows, blocks / 2, blocks, scratch.data, &tuning);
+  // A pass as small as there is, then one as on a real machine.
+  const kernels::Tuning small{64, 64, direct_rows, 0};
+  const kernels::Tuning usual{6144, 8192, direct_rows, std::int64_t{512} * 1024};
+  table.multiply(&w, &x, bias, y.data(), w.rows, 0, blocks / 2, scratch.data, &small);
+  table.multiply(&w, &x, bias, y.data(), w.rows, blocks / 2, blocks, scratch.data, &usual);
   return y;
 }
 

@@ -51,8 +51,8 @@ class TensorBag {
 };
 
 // Lines of values as words, value i at bit i * bits of its line, or 32 / bits in each word.
-inline std::vector<std::uint32_t> to_words(const std::vector<std::vector<unsigned>>& lines, int bits,
-                                           bool spaced = false) {
+inline std::vector<std::uint32_t> to_words(const std::vector<std::vector<unsigned>>& lines,
+                                           int bits, bool spaced = false) {
   std::vector<std::uint32_t> out;
   const auto b = static_cast<std::size_t>(bits);
   for (const auto& line : lines) {
@@ -70,7 +70,8 @@ inline std::vector<std::uint32_t> to_words(const std::vector<std::vector<unsigne
   return out;
 }
 
-inline std::vector<std::uint32_t> transpose(const std::vector<std::uint32_t>& in, std::size_t rows) {
+inline std::vector<std::uint32_t> transpose(const std::vector<std::uint32_t>& in,
+                                            std::size_t rows) {
   std::vector<std::uint32_t> out(in.size());
   const std::size_t cols = in.size() / rows;
   for (std::size_t r = 0; r < rows; ++r) {

@@ -12,7 +12,6 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include "base/log.h"
 #include "base/printable.h"
@@ -194,28 +193,15 @@ asio::awaitable<std::optional<Request>> Connection::read_request() {
   }
 }
 
+// What never gets to a route. As much of the request as was understood may have its id.
 asio::awaitable<void> Connection::refuse(const Response& response) {
+  const std::string id = request_id(parser_.so_far());
   HeadOptions head{.body_bytes = static_cast<std::int64_t>(response.body.size()),
                    .close = true,
-                   .request_id = {},
+                   .request_id = id,
                    .now_unix_s = std::time(nullptr)};
+  log::info("{} refused: {} {}", peer_, response.status, id);
   co_await write(response_head(response, head) + response.body);
-}
-
-std::string Connection::make_id(const Request& request) const {
-  const std::string* given = request.header("x-request-id");
-  if (given != nullptr && !given->empty() && given->size() <= 128 &&
-      std::all_of(given->begin(), given->end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '-' || c == '_' || c == '.';
-      })) {
-    return *given;
-  }
-  std::array<std::uint64_t, 2> noise{};
-  if (::getrandom(noise.data(), sizeof noise, 0) < 0) {
-    noise[0] = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-  }
-  return fmt::format("req_{:016x}{:016x}", noise[0], noise[1]);
 }
 
 void Connection::on_exchange_signal() {
@@ -263,7 +249,7 @@ void Connection::dispatch(Request request, const std::shared_ptr<Exchange>& exch
 
 asio::awaitable<bool> Connection::serve(Request request) {
   served_any_ = true;
-  request.id = make_id(request);
+  request.id = request_id(request);
   request.peer = peer_;
   ++context_.counters->requests;
   ++context_.counters->open_requests;

@@ -76,7 +76,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wake();
   void on_exchange_signal();
   void dispatch(Request request, const std::shared_ptr<Exchange>& exchange);
-  std::string make_id(const Request& request) const;
 
   Clock::time_point after(double seconds) const {
     return Clock::now() +

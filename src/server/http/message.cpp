@@ -1,10 +1,14 @@
 #include "server/http/message.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <ctime>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/random.h>
 
 namespace trine::server::http {
 
@@ -24,6 +28,24 @@ std::string_view method_name(Method method) {
       return "OTHER";
   }
   return "OTHER";
+}
+
+std::string request_id(const Request& request) {
+  constexpr std::size_t kLongest = 128;
+  const std::string* given = request.header("x-request-id");
+  if (given != nullptr && !given->empty() && given->size() <= kLongest &&
+      std::all_of(given->begin(), given->end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '-' || c == '_' || c == '.';
+      })) {
+    return *given;
+  }
+  std::array<std::uint64_t, 2> noise{};
+  if (::getrandom(noise.data(), sizeof noise, 0) < 0) {
+    noise[0] =
+        static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  }
+  return fmt::format("req_{:016x}{:016x}", noise[0], noise[1]);
 }
 
 const std::string* Request::header(std::string_view name) const {

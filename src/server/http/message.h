@@ -55,6 +55,10 @@ struct Response {
   std::vector<Header> headers = {};
 };
 
+// The client's X-Request-Id when it is made of letters, digits and "-_.", at most 128; else one of
+// our own.
+std::string request_id(const Request& request);
+
 std::string_view status_text(int status);
 
 // {"error": {"message", "type", "param": null, "code"}}, as clients of OpenAI's API expect it.

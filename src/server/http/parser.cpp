@@ -115,6 +115,10 @@ const Response& RequestParser::error() const {
   return impl_->error;
 }
 
+const Request& RequestParser::so_far() const {
+  return impl_->request;
+}
+
 Request RequestParser::take() {
   TRINE_CHECK(impl_->state == State::kDone);
   Request out = std::move(impl_->request);
@@ -247,7 +251,7 @@ RequestParser::State RequestParser::Impl::feed_header(std::string& input) {
   }
   parser = std::make_unique<Parser>();
   parser->header_limit(static_cast<std::uint32_t>(limits.max_header_bytes + 4));
-  parser->body_limit(limits.max_body_bytes);
+  parser->body_limit(boost::none);  // read_framing() knows what the header says of it
   beast::error_code error_code;
   std::size_t used = parser->put(boost::asio::buffer(input.data(), size), error_code);
   if (error_code && error_code != beast::http::error::need_more) {
@@ -260,6 +264,7 @@ RequestParser::State RequestParser::Impl::feed_header(std::string& input) {
   if (!read_head()) {
     return state;
   }
+  parser->body_limit(limits.max_body_bytes);
   state = State::kBody;
   return feed_body(input);
 }

@@ -35,6 +35,8 @@ class RequestParser {
   bool expects_continue() const;
   // After kDone: the request; the parser starts anew.
   Request take();
+  // What is understood of the request at hand.
+  const Request& so_far() const;
   // After kError: what to answer before closing.
   const Response& error() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <ctime>
 #include <list>
 #include <mutex>
 #include <string>
@@ -30,13 +31,6 @@ namespace {
 constexpr std::chrono::milliseconds kAcceptPause{100};  // when the system has no descriptor left
 
 constexpr int kSocketBufferBytes = 256 << 10;
-
-// The whole of it fits the socket's buffer, so it is written without waiting.
-constexpr std::string_view kFull =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-    "Content-Length: 145\r\nConnection: close\r\n\r\n"
-    "{\"error\":{\"message\":\"the server has as many connections as it may have; try again\","
-    "\"type\":\"unavailable_error\",\"param\":null,\"code\":\"connections\"}}";
 
 }  // namespace
 
@@ -96,8 +90,20 @@ void Server::Impl::refuse(tcp::socket socket) {
   ++counters.refused_connections;
   boost::system::error_code ignored;
   if (tls == nullptr) {
+    Response full =
+        error_response(503, "the server has as many connections as it may have; try again",
+                       "unavailable_error", "connections");
+    full.headers.push_back({"Retry-After", "1"});
+    const std::string id = request_id({});
+    // The whole of it fits the socket's buffer, so it is written without waiting.
+    const std::string bytes =
+        response_head(full, {.body_bytes = static_cast<std::int64_t>(full.body.size()),
+                             .close = true,
+                             .request_id = id,
+                             .now_unix_s = std::time(nullptr)}) +
+        full.body;
     socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(kFull.data(), kFull.size()), ignored);
+    socket.write_some(asio::buffer(bytes), ignored);
   }
   socket.shutdown(tcp::socket::shutdown_send, ignored);
 }

@@ -55,6 +55,9 @@ std::size_t take_character(std::string_view text) {
 }  // namespace
 
 ApiError ended_early(const AnswerEvent& event) {
+  if (event.error && event.error->code == ErrorCode::kCancelled) {
+    return deadline_passed(event.error->message);  // all that an engine ends so
+  }
   if (event.error) {
     return api_error(*event.error);
   }

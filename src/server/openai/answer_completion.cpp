@@ -18,7 +18,6 @@ class CompletionAnswer final : public AnswerBase {
       : AnswerBase(request, std::move(context), static_cast<std::int32_t>(request.prompts.size())),
         given_(request.n),
         echo_(request.echo),
-        prompt_only_(request.prompt_only),
         wants_logprobs_(request.logprobs),
         echo_texts_(request.prompts.size()),
         choices_(static_cast<std::size_t>(num_choices()), Choice(request.generation.skip_special)) {
@@ -114,8 +113,7 @@ class CompletionAnswer final : public AnswerBase {
     }
     out["finish_reason"] = nullptr;
     if (finish) {
-      // Nothing was to be drawn, so the answer is as long as it may be.
-      out["finish_reason"] = prompt_only_ ? "length" : finish_name(*finish);
+      out["finish_reason"] = finish_name(*finish);
       if (!choice.matched.empty()) {
         out["stop_reason"] = choice.matched;
       }
@@ -143,29 +141,23 @@ class CompletionAnswer final : public AnswerBase {
       tell_prompt(event, out);
     }
     choice.finish = event.finish;
-    if (prompt_only_) {
-      generated_ = 0;
-    } else {
-      if (event.token >= 0) {
-        choice.ids.push_back(event.token);
-        if (event.logprobs) {
-          choice.sum += event.logprobs->chosen;
-        }
-        if (wants_logprobs_) {
-          choice.logprobs.add(texts_, event.token, event.logprobs ? &*event.logprobs : nullptr);
-        }
+    if (event.token >= 0) {
+      choice.ids.push_back(event.token);
+      if (event.logprobs) {
+        choice.sum += event.logprobs->chosen;
       }
-      choice.matched = event.matched_stop;
+      if (wants_logprobs_) {
+        choice.logprobs.add(texts_, event.token, event.logprobs ? &*event.logprobs : nullptr);
+      }
     }
-    const std::string text = prompt_only_ ? std::string() : event.text;
+    choice.matched = event.matched_stop;
     if (!request_.stream) {
-      choice.text += text;
+      choice.text += event.text;
       return;
     }
-    const bool has_token = event.token >= 0 && !prompt_only_;
-    if (!text.empty() || event.finish ||
-        (has_token && (wants_logprobs_ || request_.return_token_ids))) {
-      emit(index, choice, text, event.finish, out);
+    if (!event.text.empty() || event.finish ||
+        (event.token >= 0 && (wants_logprobs_ || request_.return_token_ids))) {
+      emit(index, choice, event.text, event.finish, out);
     }
   }
 
@@ -199,7 +191,6 @@ class CompletionAnswer final : public AnswerBase {
 
   std::int32_t given_;
   bool echo_;
-  bool prompt_only_;
   bool wants_logprobs_;
   std::vector<std::optional<std::string>> echo_texts_;
   std::vector<Choice> choices_;

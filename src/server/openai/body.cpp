@@ -129,9 +129,14 @@ ApiResult<Json> open_body(Shape shape, std::string_view body, const Limits& limi
   if (body.size() > limits.max_body_bytes) {
     return tl::unexpected(body_too_large(body.size(), limits.max_body_bytes));
   }
+  RefusedNumber number;
   auto parsed = parse_json(body, {.max_depth = limits.max_json_depth,
                                   .max_bytes = limits.max_body_bytes,
-                                  .refuse_big_integers = true});
+                                  .refuse_big_integers = true,
+                                  .refused_number = &number});
+  if (!number.place.empty()) {
+    return tl::unexpected(unreadable_number(shape, number.place, number.text));
+  }
   if (!parsed.has_value()) {
     ApiError error = api_error(std::move(parsed).error().with_context("the body"));
     error.code = "invalid_json";
@@ -195,7 +200,7 @@ ApiStatus check_cost(std::int64_t prompts, std::int64_t prompt_tokens, std::int6
                      const Limits& limits) {
   const std::int64_t longest =
       std::min(max_tokens.value_or(limits.context_tokens), limits.context_tokens);
-  // At most 1024 x 128 x 2^31 tokens: no overflow.
+  // At most 2048 x 128 x 2^31 tokens: no overflow.
   const std::int64_t cost = n * (prompts * longest + prompt_tokens);
   if (cost > limits.max_cost_tokens) {
     ApiError error = bad_field(

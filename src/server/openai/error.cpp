@@ -96,6 +96,18 @@ ApiError queue_full(const sched::Refusal& refusal) {
           .retry_after_s = after};
 }
 
+// 504 and not 408, which OpenAI's clients, like every 5xx, send again by themselves: who set a
+// deadline would wait several times as long and the server compute for nobody. The header tells
+// them not to. 408 would also say that the request came in too slowly.
+ApiError deadline_passed(std::string_view message) {
+  return {.status = 504,
+          .message = std::string(message),
+          .type = "timeout_error",
+          .param = "timeout_ms",
+          .code = "deadline_exceeded",
+          .worth_retrying = false};
+}
+
 ApiError unauthorized() {
   return {.status = 401,
           .message = "a valid API key is needed: Authorization: Bearer KEY",

@@ -5,10 +5,10 @@
 //   not_found                       404  not_found_error
 //   exhausted                       400  invalid_request_error, code "limit_exceeded"
 //   unavailable                     503  unavailable_error
-//   cancelled                       499  cancelled_error
+//   cancelled                       499  cancelled_error, which nobody is there to read
 //   internal                        500  internal_error
-// A full queue is 429 (queue_full()), a body over its limit 413. Thread rule: values and pure
-// functions.
+// A full queue is 429 (queue_full()), a body over its limit 413, a deadline that passed 504. Thread
+// rule: values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,8 @@ struct ApiError {
   std::optional<std::string> code = {};
   // For the Retry-After header.
   std::optional<std::int64_t> retry_after_s = {};
+  // False: the x-should-retry header says so, which OpenAI's clients follow.
+  bool worth_retrying = true;
 };
 
 template <typename T>
@@ -47,6 +49,8 @@ ApiError api_error(const Error& error, std::optional<std::string> param = std::n
 ApiError bad_field(std::string_view field, std::string_view what);
 ApiError model_not_found(std::string_view model);
 ApiError queue_full(const sched::Refusal& refusal);
+// A request's timeout_ms is over.
+ApiError deadline_passed(std::string_view message);
 ApiError unauthorized();
 ApiError body_too_large(std::size_t bytes, std::size_t max_bytes);
 

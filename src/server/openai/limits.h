@@ -18,7 +18,7 @@ struct Limits {
   // prompts x n x (prompt + max_tokens) of one request, in tokens. A text counts its bytes, at most
   // the context.
   std::int64_t max_cost_tokens = std::int64_t{64} << 20;
-  std::int32_t max_prompts = 1024;
+  std::int32_t max_prompts = 2048;  // as many as OpenAI takes inputs for embeddings
   std::int32_t max_messages = 4096;
   std::int32_t max_tools = 128;
   std::int32_t max_stop = 16;

@@ -113,11 +113,10 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body_text, const 
       out.generation.prompt_logprobs = out.generation.sampling.logprobs;
     }
   }
-  out.prompt_only = max_tokens == 0;
-  if (out.prompt_only && !out.echo) {
+  if (max_tokens == 0 && !out.echo) {
     return tl::unexpected(bad_field(max_name, "is 0, must be at least 1 without echo"));
   }
-  out.generation.max_tokens = out.prompt_only ? 1 : max_tokens;
+  out.generation.max_tokens = max_tokens;
   out.max_tokens_by_default =
       find(body, "max_tokens") == nullptr && limits.default_max_tokens.has_value();
   TRINE_TRY(check_min_tokens(out, max_name));

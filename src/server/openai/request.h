@@ -58,8 +58,6 @@ using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 struct CompletionRequest : CommonRequest {
   std::vector<Prompt> prompts;  // at least one, none empty
   bool echo = false;
-  // max_tokens 0 with echo: one token is drawn and left out of the answer.
-  bool prompt_only = false;
   // Answers drawn; the n best by mean log-probability are given. generation.n is this number.
   std::int32_t best_of = 1;
   std::int32_t n = 1;  // answers given per prompt

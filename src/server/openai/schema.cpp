@@ -302,6 +302,30 @@ ApiStatus check_object(Shape shape, std::string_view path, Json& object,
   return {};
 }
 
+ApiError unreadable_number(Shape shape, std::string_view place, std::string_view text) {
+  const std::string_view name = place.substr(0, place.find_first_of(".["));
+  const Field* field = find_field(shape, name);
+  if (field == nullptr) {
+    return unknown_field(shape, name, name);
+  }
+  if (!field->alias_of.empty()) {
+    field = find_field(shape, field->alias_of);
+  }
+  if (field->state == FieldState::kRefused) {
+    return bad_field(place, fmt::format("is not supported: {}", field->note));
+  }
+  if (name == place && (field->kinds & (kInt | kNumber)) == 0) {
+    return bad_field(place, fmt::format("is {}, must be {}", text, kinds_text(field->kinds)));
+  }
+  if (name == place && field->min) {
+    return bad_field(place, fmt::format("is {}, must be in {}", text, range_text(*field)));
+  }
+  return bad_field(place,
+                   fmt::format("is {}: integers are read in [-2^63, 2^63 - 1], other numbers "
+                               "as doubles; write it as a text where one may stand",
+                               text));
+}
+
 std::string api_markdown() {
   std::string out =
       "# API: request fields\n\n"

@@ -123,6 +123,10 @@ class Spelling {
 ApiStatus check_object(Shape shape, std::string_view path, nlohmann::ordered_json& object,
                        std::vector<std::string>& warnings, Spelling* spelling = nullptr);
 
+// The error for a number that cannot even be read: an integer beyond 64 bits, or beyond a double.
+// `place` is where it stands in the body of that shape, `text` how it was written.
+ApiError unreadable_number(Shape shape, std::string_view place, std::string_view text);
+
 // docs/api.md.
 std::string api_markdown();
 

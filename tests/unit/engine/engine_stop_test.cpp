@@ -187,8 +187,8 @@ TEST(EngineStop, RefusalsNameTheField) {
   expect_refused(request, ErrorCode::kInvalidArgument, "prompt has no tokens");
   request.prompt = {1, 32};
   expect_refused(request, ErrorCode::kInvalidArgument, "prompt: token 32 at position 1");
-  request = greedy("hi", 0);
-  expect_refused(request, ErrorCode::kInvalidArgument, "max_tokens is 0");
+  request = greedy("hi", -1);
+  expect_refused(request, ErrorCode::kInvalidArgument, "max_tokens is -1");
   request = greedy("hi", 4);
   request.n = 5;
   expect_refused(request, ErrorCode::kInvalidArgument, "n is 5, must be in [1, 4]");

@@ -9,7 +9,7 @@ namespace {
 
 using Strategy = WeightScheme::Strategy;
 
-QuantConfig parsed(std::string_view text, QuantMethod method = QuantMethod::kGptq) {
+QuantConfig parsed(std::string_view text, StoredMethod method = StoredMethod::kGptq) {
   auto config = parse_quant_config_file(text, method);
   EXPECT_TRUE(config.has_value()) << config.error().message;
   return config.value_or(QuantConfig{});
@@ -62,12 +62,12 @@ TEST(QuantConfig, AwqInItsSpellings) {
   const QuantConfig now = parsed(
       R"({"quant_method":"awq","bits":4,"group_size":128,"zero_point":true,"version":"gemm",
           "modules_to_not_convert":null})");
-  EXPECT_EQ(now.method, QuantMethod::kAwq);
+  EXPECT_EQ(now.method, StoredMethod::kAwq);
   EXPECT_FALSE(now.gemv);
   EXPECT_EQ(now.weights.symmetric, false);
-  const QuantConfig older =
-      parsed(R"({"w_bit":4,"q_group_size":-1,"zero_point":true,"version":"GEMV"})", QuantMethod::kAwq);
-  EXPECT_EQ(older.method, QuantMethod::kAwq);
+  const QuantConfig older = parsed(
+      R"({"w_bit":4,"q_group_size":-1,"zero_point":true,"version":"GEMV"})", StoredMethod::kAwq);
+  EXPECT_EQ(older.method, StoredMethod::kAwq);
   EXPECT_TRUE(older.gemv);
   EXPECT_EQ(older.weights.strategy, Strategy::kChannel);
 }
@@ -114,10 +114,33 @@ TEST(QuantConfig, Fp8) {
 TEST(QuantConfig, HfConfigReadsBothNames) {
   for (const char* key : {"quantization_config", "compression_config"}) {
     const auto config = parse_hf_config(
-        fmt::format(R"({{"model_type":"llama","{}":{{"quant_method":"awq","bits":4}}}})", key));
+        fmt::format(R"({{"model_type":"llama","vocab_size":8,"hidden_size":8,"intermediate_size":8,
+                       "num_hidden_layers":1,"num_attention_heads":1,"{}":{{"quant_method":"awq","bits":4}}}})",
+                    key));
     ASSERT_TRUE(config.has_value()) << config.error().message;
     ASSERT_TRUE(config->quantization.has_value());
-    EXPECT_EQ(config->quantization->method, QuantMethod::kAwq);
+    EXPECT_EQ(config->quantization->method, StoredMethod::kAwq);
+  }
+}
+
+TEST(QuantConfig, OfGgufFilesIsPacked) {
+  constexpr std::string_view kKey = "some.key";
+  const auto config = parse_gguf_quant_config(
+      R"({"config_groups":{"g":{"targets":["blk.0.attn_q"],"weights":{"num_bits":4}}}})", kKey);
+  ASSERT_TRUE(config.has_value()) << config.error().message;
+  EXPECT_EQ(config->method, StoredMethod::kCompressedTensors);
+  EXPECT_TRUE(config->shapes_optional);
+  EXPECT_EQ(scheme(*config, "blk.0.attn_q")->bits, 4);
+  EXPECT_FALSE(parsed(R"({"bits":4})").shapes_optional);
+  for (const auto& [text, message] :
+       {std::pair{"{", "some.key"}, std::pair{"[]", "some.key"},
+        std::pair{R"({"quant_method":"awq"})", "some.key: quant_method = \"awq\""},
+        std::pair{R"({"format":"float-quantized","config_groups":{}})",
+                  "some.key: format = \"float-quantized\": GGUF files hold pack-quantized only"},
+        std::pair{R"({"format":"pack-quantized"})", "some.key: config_groups"}}) {
+    const auto bad = parse_gguf_quant_config(text, kKey);
+    ASSERT_FALSE(bad.has_value()) << text;
+    EXPECT_NE(bad.error().message.find(message), std::string::npos) << bad.error().message;
   }
 }
 
@@ -131,7 +154,7 @@ struct BadCase {
 class BadQuantConfig : public ::testing::TestWithParam<BadCase> {};
 
 TEST_P(BadQuantConfig, IsRefusedByName) {
-  const auto config = parse_quant_config_file(GetParam().text, QuantMethod::kGptq);
+  const auto config = parse_quant_config_file(GetParam().text, StoredMethod::kGptq);
   ASSERT_FALSE(config.has_value());
   EXPECT_EQ(config.error().code, GetParam().code);
   EXPECT_NE(config.error().message.find(GetParam().message), std::string::npos)
@@ -175,18 +198,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"Nvfp4", CT(R"("format":"nvfp4-pack-quantized","config_groups":{})"), kNot,
                 "\"nvfp4-pack-quantized\""},
         BadCase{"Marlin24", CT(R"("format":"marlin-24","config_groups":{})"), kNot, "marlin-24"},
-        BadCase{"Sparse", CT(R"("config_groups":{},"sparsity_config":{"format":"sparse-24-bitmask"})"),
-                kNot, "sparse weights"},
-        BadCase{"Transform", CT(R"("config_groups":{},"transform_config":{"config_groups":{"u":{}}})"),
-                kNot, "transformed weights"},
+        BadCase{"Sparse",
+                CT(R"("config_groups":{},"sparsity_config":{"format":"sparse-24-bitmask"})"), kNot,
+                "sparse weights"},
+        BadCase{"Transform",
+                CT(R"("config_groups":{},"transform_config":{"config_groups":{"u":{}}})"), kNot,
+                "transformed weights"},
         BadCase{"NoGroups", CT(R"("format":"int-quantized")"), kBad, "config_groups"},
         BadCase{"Preset", CT(R"("config_groups":{"NVFP4":["Linear"]})"), kNot, "preset \"NVFP4\""},
         BadCase{"CtBits", CT_WEIGHTS(R"("num_bits":6,"strategy":"channel")"), kNot, "num_bits = 6"},
         BadCase{"CtFloat4", CT_WEIGHTS(R"("num_bits":4,"type":"float")"), kNot, "floats of 8 bits"},
         BadCase{"CtStrategy", CT_WEIGHTS(R"("strategy":"tensor_group","group_size":16)"), kNot,
                 "strategy = \"tensor_group\""},
-        BadCase{"CtNoGroupSize", CT_WEIGHTS(R"("strategy":"group")"), kBad, "group_size is missing"},
-        BadCase{"CtDynamicWeights", CT_WEIGHTS(R"("dynamic":true)"), kNot, "scales made at run time"},
+        BadCase{"CtNoGroupSize", CT_WEIGHTS(R"("strategy":"group")"), kBad,
+                "group_size is missing"},
+        BadCase{"CtDynamicWeights", CT_WEIGHTS(R"("dynamic":true)"), kNot,
+                "scales made at run time"},
         BadCase{"CtScales", CT_WEIGHTS(R"("scale_dtype":"torch.uint8","strategy":"channel")"), kNot,
                 "scale_dtype"},
         BadCase{"CtInput4",
@@ -195,8 +222,9 @@ INSTANTIATE_TEST_SUITE_P(
                 kNot, "less than 8 bits"},
         BadCase{"CtTarget", CT(R"("config_groups":{"g":{"targets":[1],"weights":{}}})"), kBad,
                 "1 is not a string"},
-        BadCase{"CtGroupFormat", CT(R"("config_groups":{"g":{"targets":[],"format":"mxfp4-pack-quantized"}})"),
-                kNot, "mxfp4-pack-quantized"}),
+        BadCase{"CtGroupFormat",
+                CT(R"("config_groups":{"g":{"targets":[],"format":"mxfp4-pack-quantized"}})"), kNot,
+                "mxfp4-pack-quantized"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

@@ -76,7 +76,8 @@ TEST(QuantizedLinear, SymmetricZeroPointsOverruleTheLabel) {
     for (const unsigned stored : {7U, 8U}) {
       QuantConfig config = gptq_config();
       config.stored_zero_is_less_one = label_v1;
-      const auto linear = bind(gptq(stored), config);
+      const TensorBag bag = gptq(stored);  // outlives what reads it
+      const auto linear = bind(bag, config);
       ASSERT_TRUE(linear.has_value());
       EXPECT_EQ(linear->zero(0, 0), 8);
       EXPECT_TRUE(linear->symmetric());
@@ -84,7 +85,8 @@ TEST(QuantizedLinear, SymmetricZeroPointsOverruleTheLabel) {
       config.weights.symmetric.reset();  // the file does not say: the data decides
       EXPECT_EQ(bind(gptq(stored), config)->zero(0, 0), 8);
       config.weights.symmetric = false;  // it says otherwise: the label counts
-      EXPECT_EQ(bind(gptq(stored), config)->zero(0, 0), static_cast<int>(stored) + (label_v1 ? 1 : 0));
+      EXPECT_EQ(bind(gptq(stored), config)->zero(0, 0),
+                static_cast<int>(stored) + (label_v1 ? 1 : 0));
     }
   }
 }
@@ -92,12 +94,13 @@ TEST(QuantizedLinear, SymmetricZeroPointsOverruleTheLabel) {
 TEST(QuantizedLinear, WrappedZeroPointsAreCounted) {
   QuantConfig config = gptq_config();
   config.weights.symmetric = false;
-  const auto linear = bind(gptq(15), config);
+  const TensorBag bag = gptq(15);
+  const auto linear = bind(bag, config);
   ASSERT_TRUE(linear.has_value());
   EXPECT_EQ(linear->zero(0, 0), 0);
   EXPECT_EQ(linear->wrapped_zeros(), kRows * kGroups);
   config.weights.symmetric = true;
-  EXPECT_TRUE(bind(gptq(15), config)->unlike_symmetric());
+  EXPECT_TRUE(bind(bag, config)->unlike_symmetric());
 }
 
 TEST(QuantizedLinear, GroupIndexInAnyOrder) {
@@ -140,7 +143,8 @@ TEST(QuantizedLinear, ScalesMustBeFiniteAndNotZero) {
     std::vector<float> scales(static_cast<std::size_t>(kGroups * kRows), 0.5F);
     scales[static_cast<std::size_t>(kRows + 3)] = bad;
     bag.add("m.scales", DType::kF32, {kGroups, kRows}, scales);
-    expect_error(bind(bag), ErrorCode::kCorruptData, "tensor m.scales: the scale of row 3, group 1");
+    expect_error(bind(bag), ErrorCode::kCorruptData,
+                 "tensor m.scales: the scale of row 3, group 1");
   }
 }
 
@@ -171,12 +175,15 @@ TEST(QuantizedLinear, PaddedRowsOnlyWhereAllowed) {
   const TensorBag bag = gptq();
   const Checkpoint checkpoint = bag.checkpoint();
   const QuantConfig config = gptq_config();
-  const auto strict = QuantizedLinear::bind(checkpoint, config, config.weights, "m", {12, kCols, false});
+  const auto strict =
+      QuantizedLinear::bind(checkpoint, config, config.weights, "m", {12, kCols, false});
   expect_error(strict, ErrorCode::kCorruptData, "16 rows, the configuration needs 12");
-  const auto padded = QuantizedLinear::bind(checkpoint, config, config.weights, "m", {12, kCols, true});
+  const auto padded =
+      QuantizedLinear::bind(checkpoint, config, config.weights, "m", {12, kCols, true});
   ASSERT_TRUE(padded.has_value()) << padded.error().message;
   EXPECT_EQ(padded->rows(), kRows);
-  const auto more = QuantizedLinear::bind(checkpoint, config, config.weights, "m", {20, kCols, true});
+  const auto more =
+      QuantizedLinear::bind(checkpoint, config, config.weights, "m", {20, kCols, true});
   expect_error(more, ErrorCode::kCorruptData, "needs 20");
 }
 
@@ -190,7 +197,7 @@ TEST(QuantizedLinear, WordsMustBeWhole) {
 
 TEST(QuantizedLinear, MethodAndTensorsMustAgree) {
   QuantConfig config = gptq_config();
-  config.method = QuantMethod::kCompressedTensors;
+  config.method = StoredMethod::kCompressedTensors;
   expect_error(bind(gptq(), config), ErrorCode::kCorruptData,
                "does not belong to a file of quantization method compressed-tensors");
 }
@@ -199,7 +206,7 @@ TEST(QuantizedLinear, MethodAndTensorsMustAgree) {
 
 QuantConfig packed_config(int bits, bool symmetric = true) {
   QuantConfig config;
-  config.method = QuantMethod::kCompressedTensors;
+  config.method = StoredMethod::kCompressedTensors;
   config.weights.bits = bits;
   config.weights.group = kGroup;
   config.weights.symmetric = symmetric;
@@ -208,7 +215,8 @@ QuantConfig packed_config(int bits, bool symmetric = true) {
 
 TensorBag packed(int bits, std::int64_t cols, bool spaced) {
   TensorBag bag;
-  std::vector<std::vector<unsigned>> codes(kRows, std::vector<unsigned>(static_cast<std::size_t>(cols)));
+  std::vector<std::vector<unsigned>> codes(kRows,
+                                           std::vector<unsigned>(static_cast<std::size_t>(cols)));
   for (std::size_t r = 0; r < codes.size(); ++r) {
     for (std::size_t c = 0; c < codes[r].size(); ++c) {
       codes[r][c] = static_cast<unsigned>((r * 5 + c) % (std::size_t{1} << bits));
@@ -226,7 +234,8 @@ TensorBag packed(int bits, std::int64_t cols, bool spaced) {
 
 TEST(QuantizedLinear, ThreeBitsDenseAndSpaced) {
   for (const bool spaced : {false, true}) {
-    const auto linear = bind(packed(3, kCols, spaced), packed_config(3));
+    const TensorBag words = packed(3, kCols, spaced);
+    const auto linear = bind(words, packed_config(3));
     ASSERT_TRUE(linear.has_value()) << linear.error().message;
     std::uint8_t codes[kCols];
     linear->read_codes(2, 1, 0, kCols, codes, kCols);
@@ -245,7 +254,11 @@ TEST(QuantizedLinear, PackedCompanions) {
   TensorBag shape = packed(4, kCols, false);
   shape.drop("m.weight_shape");
   expect_error(bind(shape, packed_config(4)), ErrorCode::kCorruptData, "m.weight_shape is missing");
+  QuantConfig in_gguf = packed_config(4);
+  in_gguf.shapes_optional = true;
+  EXPECT_TRUE(bind(shape, in_gguf).has_value());
   shape.add("m.weight_shape", DType::kI64, {2}, std::vector<std::int64_t>{kRows, kCols + 1});
+  expect_error(bind(shape, in_gguf), ErrorCode::kCorruptData, "= [16, 65], the matrix is");
   expect_error(bind(shape, packed_config(4)), ErrorCode::kCorruptData, "= [16, 65], the matrix is");
   expect_error(bind(packed(4, kCols, false), packed_config(4, false)), ErrorCode::kCorruptData,
                "m.weight_zero_point is missing");

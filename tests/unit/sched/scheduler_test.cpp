@@ -36,18 +36,24 @@ void run(Scheduler& scheduler) {
 
 TEST(Scheduler, RefusesPastTheQueueLimits) {
   Scheduler scheduler({.num_pages = 100, .max_waiting = 2, .max_waiting_tokens = 100});
-  EXPECT_FALSE(scheduler.refuse(1000));  // a sole one may be longer
-  scheduler.submit(1, {.prompt_tokens = 60});
-  const auto by_tokens = scheduler.refuse(41);
-  ASSERT_TRUE(by_tokens);
-  EXPECT_EQ(by_tokens->waiting_tokens, 60);
-  EXPECT_FALSE(scheduler.refuse(40));
+  EXPECT_FALSE(scheduler.refuse());
+  scheduler.submit(1, {.prompt_tokens = 99});
+  EXPECT_FALSE(scheduler.refuse());  // whatever its length: a refusal is never for good
   scheduler.submit(2, {.prompt_tokens = 1});
-  const auto by_count = scheduler.refuse(1);
-  ASSERT_TRUE(by_count);
-  EXPECT_EQ(by_count->num_waiting, 2);
-  EXPECT_GE(by_count->retry_after_s, 1.0);
-  EXPECT_EQ(scheduler.stats().rejected, 2);
+  const auto by_both = scheduler.refuse();
+  ASSERT_TRUE(by_both);
+  EXPECT_EQ(by_both->num_waiting, 2);
+  EXPECT_EQ(by_both->waiting_tokens, 100);
+  EXPECT_GE(by_both->retry_after_s, 1.0);
+  scheduler.finish(1, 0);
+  EXPECT_FALSE(scheduler.refuse());
+  scheduler.submit(3, {.prompt_tokens = 1});
+  EXPECT_EQ(scheduler.refuse().value().max_waiting, 2);  // by number alone
+  scheduler.finish(3, 0);
+  scheduler.finish(2, 0);
+  scheduler.submit(4, {.prompt_tokens = 500});
+  EXPECT_EQ(scheduler.refuse().value().waiting_tokens, 500);  // by tokens alone
+  EXPECT_EQ(scheduler.stats().rejected, 3);
 }
 
 TEST(Scheduler, RetryAfterFollowsTheMeasuredSpeed) {
@@ -56,7 +62,7 @@ TEST(Scheduler, RetryAfterFollowsTheMeasuredSpeed) {
   (void)scheduler.plan(0.0, 512, 1000, nullptr);
   scheduler.commit(1000.0);  // 100 tokens per second
   scheduler.submit(2, {.prompt_tokens = 2000});
-  EXPECT_DOUBLE_EQ(scheduler.refuse(1)->retry_after_s, 10.0);
+  EXPECT_DOUBLE_EQ(scheduler.refuse()->retry_after_s, 10.0);
 }
 
 TEST(Scheduler, LowerPriorityValuesComeFirst) {

@@ -236,8 +236,7 @@ TEST(ParseCompletion, WhatLmEvaluationHarnessSends) {
 
 TEST(ParseCompletion, MaxTokensOfZeroNeedsEcho) {
   const auto r = take(parse_completion(R"({"prompt": "a", "max_tokens": 0, "echo": true})", {}));
-  EXPECT_TRUE(r.prompt_only);
-  EXPECT_EQ(r.generation.max_tokens, 1);
+  EXPECT_EQ(r.generation.max_tokens, 0);
   EXPECT_FALSE(parse_completion(R"({"prompt": "a", "max_tokens": 0})", {}).has_value());
   EXPECT_EQ(take(parse_completion(R"({"prompt": "a"})", {})).generation.max_tokens, 16);
 }
@@ -275,7 +274,7 @@ TEST(ParseCompletion, TheCostIsCheckedBeforeAnythingIsCopied) {
                    .has_value());
   // The largest request there can be does not overflow.
   std::string prompts;
-  for (int i = 0; i < 1025; ++i) {
+  for (int i = 0; i < 2049; ++i) {
     prompts += i == 0 ? "\"a\"" : ",\"a\"";
   }
   const auto most = parse_completion(
@@ -285,7 +284,7 @@ TEST(ParseCompletion, TheCostIsCheckedBeforeAnythingIsCopied) {
   const auto many =
       parse_completion(fmt::format(R"({{"prompt": [{}], "max_tokens": 1}})", prompts), {});
   ASSERT_FALSE(many.has_value());
-  EXPECT_THAT(many.error().message, HasSubstr("prompt has 1025 prompts, at most 1024"));
+  EXPECT_THAT(many.error().message, HasSubstr("prompt has 2049 prompts, at most 2048"));
 }
 
 }  // namespace

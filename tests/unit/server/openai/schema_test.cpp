@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -122,6 +123,41 @@ TEST(Schema, EveryFieldSurvivesHostileValues) {
   }
   EXPECT_GT(refused, 4000);
   EXPECT_GT(passed, 300);
+}
+
+// The field is named, and what it may be, as for every other wrong value.
+TEST(Schema, NumbersThatCannotBeReadNameTheirField) {
+  for (const Field& field : field_table()) {
+    Place place = place_of(field.shape);
+    place.smallest.erase(field.alias_of.empty() ? field.name : field.alias_of);
+    const Field& canonical =
+        field.alias_of.empty() ? field : *find_field(field.shape, field.alias_of);
+    for (const char* text : {"9223372036854775808", "-9223372036854775809", "184467440737095516150",
+                             "1e400", "-1e400", "[1e999]", "{\"a\": [18446744073709551616]}"}) {
+      const std::string body = body_with(place, field.name, text);
+      const ApiStatus status = parse_any(place.endpoint, body);
+      ASSERT_FALSE(status.has_value()) << body;
+      const ApiError& error = status.error();
+      EXPECT_EQ(error.status, 400) << body;
+      ASSERT_TRUE(error.param.has_value()) << body << error.message;
+      EXPECT_THAT(*error.param, HasSubstr(std::string(field.name))) << body;
+      EXPECT_TRUE(error.message.starts_with(*error.param)) << error.message;
+      EXPECT_FALSE(error.code.has_value()) << error.message;
+      const bool whole = field.shape == place.endpoint && *text != '[' && *text != '{';
+      if (whole && canonical.state == FieldState::kHonoured &&
+          (canonical.kinds & (kInt | kNumber)) != 0) {
+        EXPECT_EQ(error.message,
+                  fmt::format("{} is {}, must be in {}", field.name, text, range_text(canonical)));
+      }
+    }
+  }
+  const auto unknown = parse_any(Shape::kCompletions, R"({"prompt": "a", "sead": 1e400})");
+  EXPECT_EQ(unknown.error().message, "sead is not a field of /v1/completions; did you mean seed?");
+  // A text that is no JSON has no field, and neither has a number alone.
+  for (const char* body : {"1e400", "9223372036854775808", "[1e400"}) {
+    const auto none = parse_any(Shape::kCompletions, body);
+    EXPECT_EQ(none.error().status, 400);
+  }
 }
 
 TEST(Schema, NullIsAsGoodAsNothing) {
