@@ -1,8 +1,10 @@
 // The rows. Order here is the order of help and of docs/options.md. Length: one table, one row an
 // option.
+#include <algorithm>
 #include <array>
+#include <vector>
 
-#include "options/option.h"
+#include "options/rows.h"
 
 namespace trine::options {
 
@@ -16,6 +18,7 @@ constexpr OptionGroup kGroups[] = {
     {"engine", "Engine"},
     {"server", "Server"},
     {"hub", "Models and downloads"},
+    {"quantize", "Quantization"},
     {"verify", "Verification"},
     {"bench", "Benchmarks"},
     {"general", "General"},
@@ -108,8 +111,8 @@ constexpr Option kTable[] = {
      .scope = Scope::kProcess,
      .sources = Sources::kFlagOnly,
      .unset_note = "required",
-     .placeholder = "FILE",
-     .help = "Write the array to FILE"},
+     .placeholder = "PATH",
+     .help = "Write the result to PATH: the array, the model's file or directory"},
     {.name = "positions",
      .type = Type::kChoice,
      .group = "output",
@@ -741,7 +744,7 @@ constexpr Option kTable[] = {
      .group = "hub",
      .scope = Scope::kProcess,
      .sources = Sources::kFlagOnly,
-     .help = "Fetch again although the model is there"},
+     .help = "Replace what is there already: fetch a model again, write over an output"},
     {.name = "yes",
      .short_name = 'y',
      .type = Type::kBool,
@@ -1077,7 +1080,19 @@ constexpr Option kTable[] = {
 }  // namespace
 
 std::span<const Option> option_table() {
-  return kTable;
+  static const std::vector<Option> kAll = [] {
+    std::vector<Option> rows(std::begin(kTable), std::end(kTable));
+    const std::span<const Option> quantize = quantize_rows();
+    rows.insert(rows.end(), quantize.begin(), quantize.end());
+    const auto place = [](const Option& option) {
+      return std::find_if(std::begin(kGroups), std::end(kGroups),
+                          [&](const OptionGroup& g) { return g.name == option.group; });
+    };
+    std::stable_sort(rows.begin(), rows.end(),
+                     [&](const Option& a, const Option& b) { return place(a) < place(b); });
+    return rows;
+  }();
+  return kAll;
 }
 
 std::span<const OptionGroup> option_groups() {

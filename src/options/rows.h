@@ -1,0 +1,12 @@
+// Rows of the option table that have a file of their own. Thread rule: constants.
+#pragma once
+
+#include <span>
+
+#include "options/option.h"
+
+namespace trine::options {
+
+std::span<const Option> quantize_rows();
+
+}  // namespace trine::options
