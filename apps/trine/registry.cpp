@@ -18,6 +18,7 @@ extern const Command kDetokenizeCommand;
 extern const Command kTemplateCommand;
 extern const Command kLogitsCommand;
 extern const Command kQuantizeCommand;
+extern const Command kConvertCommand;
 extern const Command kVerifyCommand;
 extern const Command kBenchCommand;
 extern const Command kDoctorCommand;
@@ -32,17 +33,17 @@ constexpr CommandGroup kGroups[] = {
     {"models", "Models"},
     {"generate", "Generate"},
     {"inspect", "Tokens, templates, logits"},
-    {"quantize", "Quantize"},
+    {"quantize", "Quantize and convert"},
     {"verify", "Prove and diagnose"},
     {"setup", "Set up"},
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,       &kLsCommand,          &kShowCommand,    &kRmCommand,
-    &kRunCommand,        &kChatCommand,        &kServeCommand,   &kTokenizeCommand,
-    &kDetokenizeCommand, &kTemplateCommand,    &kLogitsCommand,  &kQuantizeCommand,
-    &kVerifyCommand,     &kBenchCommand,       &kDoctorCommand,  &kConfigCommand,
-    &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
+    &kPullCommand,       &kLsCommand,         &kShowCommand,        &kRmCommand,
+    &kRunCommand,        &kChatCommand,       &kServeCommand,       &kTokenizeCommand,
+    &kDetokenizeCommand, &kTemplateCommand,   &kLogitsCommand,      &kQuantizeCommand,
+    &kConvertCommand,    &kVerifyCommand,     &kBenchCommand,       &kDoctorCommand,
+    &kConfigCommand,     &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
 };
 
 }  // namespace
