@@ -81,6 +81,7 @@ golden: all .venv/golden/.done
 golden-llama: all .venv/golden/.done
 	.venv/golden/bin/pip install -r tools/golden/requirements-llama.txt
 	$(GOLDEN_PYTHON) tools/golden/llama_cpp_logits.py
+	$(GOLDEN_PYTHON) tools/golden/llama_cpp_convert.py
 
 fuzz-long: setup
 	@tools/fuzz_long.sh $(FUZZ_SECONDS)

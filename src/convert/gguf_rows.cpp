@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kQ8Block = 32;
 constexpr std::size_t kQ8Bytes = 34;
-constexpr float kMaxF16 = 65520.0F;           // the first that rounds to infinity
+constexpr float kMaxF16 = 65520.0F;          // the first that rounds to infinity
 constexpr float kMaxQ8 = 127.0F * 65504.0F;  // the scale is an F16
 
 // Sizes were checked by the reader and by stored_type().
@@ -33,18 +33,18 @@ struct SourceRow {
 
 SourceRow row_of(const PlannedTensor& tensor, std::int64_t row) {
   std::int64_t left = source_row(tensor, row);
-  for (const RowSource& source : tensor.sources) {
-    if (left < source.rows) {
-      // A padded table has more columns than are taken.
-      const std::vector<std::int64_t>& shape = source.tensor->shape;
-      const std::int64_t row_bytes =
-          bytes_of_row(source.tensor->dtype, shape.size() > 1 ? shape.back() : 1);
-      return {source.tensor, source.tensor->data.data() + (source.first_row + left) * row_bytes};
-    }
-    left -= source.rows;
+  std::size_t at = 0;
+  while (left >= tensor.sources[at].rows) {
+    left -= tensor.sources[at].rows;
+    ++at;
+    TRINE_CHECK(at < tensor.sources.size());
   }
-  TRINE_CHECK(!"a row past the sources");
-  return {};
+  const RowSource& source = tensor.sources[at];
+  // A padded table has more columns than are taken.
+  const std::vector<std::int64_t>& shape = source.tensor->shape;
+  const std::int64_t row_bytes =
+      bytes_of_row(source.tensor->dtype, shape.size() > 1 ? shape.back() : 1);
+  return {source.tensor, source.tensor->data.data() + (source.first_row + left) * row_bytes};
 }
 
 Status refuse(const PlannedTensor& tensor, const SourceRow& source, std::int64_t row,

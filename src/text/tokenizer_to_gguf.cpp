@@ -28,7 +28,9 @@ constexpr std::array<std::string_view, 14> kProbes{
     "line\nline\r\nline\n\n\n  indented\n\t\tdeeper\n",
     "def f(x):\n    return {'a': [1, 22, 333, 4444, 55555], \"b\": x**2 != 7}\n",
     "1234567890 3.14159 1e-9 0x1F 12,345.67 $5.00 50%",
-    "na\xc3\xafve caf\xc3\xa9 \xc3\x9c" "ber stra\xc3\x9f" "e \xc2\xbfqu\xc3\xa9? fi\xef\xac\x81",
+    "na\xc3\xafve caf\xc3\xa9 \xc3\x9c"
+    "ber stra\xc3\x9f"
+    "e \xc2\xbfqu\xc3\xa9? fi\xef\xac\x81",
     "\xd0\x9f\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82, \xd0\xbc\xd0\xb8\xd1\x80! "
     "\xce\x93\xce\xb5\xce\xb9\xce\xac \xcf\x83\xce\xb1\xcf\x82 \xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d",
     "\xe6\x88\x91\xe6\x83\xb3\xe5\x9c\xa8\xe8\x8b\xb9\xe6\x9e\x9c\xe5\xb7\xa5\xe4\xbd\x9c"
@@ -89,8 +91,7 @@ Status fill_tokens(const Tokenizer& tokenizer, std::int64_t rows, GgufTokenizerD
   for (std::int32_t id = 0; id < rows; ++id) {
     const bool there = id < size && !tokenizer.piece(id).empty();
     out.tokens.push_back(there ? std::string(tokenizer.piece(id)) : fmt::format("[PAD{}]", id));
-    out.kinds.push_back(
-        static_cast<std::int32_t>(there ? tokenizer.kind(id) : TokenKind::kUnused));
+    out.kinds.push_back(static_cast<std::int32_t>(there ? tokenizer.kind(id) : TokenKind::kUnused));
   }
   return {};
 }
@@ -131,6 +132,7 @@ Status fill_gpt2(const Json& root, const Json& model, GgufTokenizer& out) {
 struct SpaceRule {
   bool replaces = false;
   bool prepends = false;
+  bool unless_there = false;  // only before texts that do not start with one
 };
 
 Status read_space_normalizer(const Json& json, int depth, SpaceRule& rule) {
@@ -166,17 +168,19 @@ Status read_space_pretokenizer(const Json& json, SpaceRule& rule, GgufTokenizer&
     TRINE_TRY_ASSIGN(const bool split, bool_field(json, "split", true));
     TRINE_TRY_ASSIGN(const bool legacy, bool_field(json, "add_prefix_space", true));
     const Json* scheme = find_field(json, "prepend_scheme");
-    const bool first = scheme != nullptr && *scheme == "first";
     if (split) {
       return fail(ErrorCode::kUnsupported,
                   "pre-tokenizer Metaspace with split: a GGUF file cannot say that");
     }
     rule.replaces = true;
     rule.prepends = scheme == nullptr ? legacy : *scheme != "never";
-    if (first) {
-      out.notes.emplace_back(
-          "the tokenizer puts a space before the first word only; GGUF readers put one after every "
-          "control token as well");
+    rule.unless_there = rule.prepends;
+    if (rule.prepends) {
+      const bool first = scheme != nullptr && *scheme == "first";
+      out.notes.push_back(fmt::format(
+          "the tokenizer puts a space before {} that does not start with one; GGUF readers put one "
+          "before every text and after every control token",
+          first ? "the first text" : "a text"));
     }
     return {};
   }
@@ -205,10 +209,9 @@ void fill_scores(const std::vector<Merge>& merges, GgufTokenizer& out) {
   }
 }
 
-Status fill_llama(const Json& root, const Json& model, GgufTokenizer& out) {
+Status fill_llama(const Json& root, const Json& model, SpaceRule& rule, GgufTokenizer& out) {
   out.data.model = "llama";
   out.data.pre = "default";
-  SpaceRule rule;
   if (const Json* normalizer = find_field(root, "normalizer")) {
     TRINE_TRY(read_space_normalizer(*normalizer, 0, rule));
   }
@@ -226,8 +229,7 @@ Status fill_llama(const Json& root, const Json& model, GgufTokenizer& out) {
   // other piece.
   for (std::size_t i = 0; i < out.data.tokens.size(); ++i) {
     if (out.data.kinds[i] == static_cast<std::int32_t>(TokenKind::kUserDefined) &&
-        out.data.scores[i] > kNeverMerged &&
-        out.data.tokens[i].find(kSpace) != std::string::npos) {
+        out.data.scores[i] > kNeverMerged && out.data.tokens[i].find(kSpace) != std::string::npos) {
       out.data.kinds[i] = static_cast<std::int32_t>(TokenKind::kNormal);
     }
   }
@@ -277,6 +279,9 @@ Status fill_specials(const Tokenizer& tokenizer, const Json& config, GgufTokeniz
   }
   TRINE_TRY_ASSIGN(const auto with, tokenizer.encode("a", {true, false}));
   TRINE_TRY_ASSIGN(const auto without, tokenizer.encode("a", {false, false}));
+  if (without.empty()) {
+    return fail(ErrorCode::kUnsupported, "the tokenizer has no token for the letter a");
+  }
   const auto at = std::search(with.begin(), with.end(), without.begin(), without.end());
   const std::vector<std::int32_t> before(with.begin(), at);
   const auto rest = static_cast<std::size_t>(with.end() - at) - without.size();
@@ -312,11 +317,16 @@ Status compare(const Tokenizer& from, const Tokenizer& to, std::string_view text
               text.substr(0, 80), list_text(wanted), list_text(found));
 }
 
-// `composes`: the normalizer of a byte-level model, or null. What it changes is noted, not refused.
-Status try_out(const Tokenizer& tokenizer, const Normalizer* composes, const GgufTokenizer& made) {
+// What is noted is not refused: `composes` is the normalizer of a byte-level model, or null;
+// `unless_there` as in SpaceRule.
+Status try_out(const Tokenizer& tokenizer, const Normalizer* composes, bool unless_there,
+               const GgufTokenizer& made) {
   TRINE_TRY_ASSIGN(const auto back, Tokenizer::from_gguf(made.data));
+  const auto asked = [&](std::string_view text) {
+    return (unless_there && text.starts_with(' ') ? "x" : "") + std::string(text);
+  };
   for (const std::string_view text : kProbes) {
-    TRINE_TRY(compare(tokenizer, *back, text, true));
+    TRINE_TRY(compare(tokenizer, *back, asked(text), true));
   }
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     // Added tokens stand in texts as they are spelled, with flags that a file cannot say.
@@ -339,7 +349,7 @@ Status try_out(const Tokenizer& tokenizer, const Normalizer* composes, const Ggu
       TRINE_TRY(composes->apply(composed));
     }
     if (composed == bytes) {
-      TRINE_TRY(compare(tokenizer, *back, bytes, false));
+      TRINE_TRY(compare(tokenizer, *back, asked(bytes), false));
     }
   }
   return {};
@@ -357,21 +367,22 @@ Result<GgufTokenizer> gguf_tokenizer(std::string_view tokenizer_json,
     TRINE_TRY_ASSIGN(config, parse_json(tokenizer_config_json));
   }
   const Json& model = *find_field(root, "model");
-  if (find_field(model, "merges") == nullptr) {
+  if (type_of(model) == "Unigram") {
     return fail(ErrorCode::kUnsupported,
                 "a unigram tokenizer: written are byte-level BPE and SentencePiece BPE");
   }
   GgufTokenizer out;
   TRINE_TRY(fill_tokens(*tokenizer, rows, out.data));
   TRINE_TRY_ASSIGN(const bool byte_fallback, bool_field(model, "byte_fallback", false));
-  TRINE_TRY(byte_fallback ? fill_llama(root, model, out) : fill_gpt2(root, model, out));
+  SpaceRule rule;
+  TRINE_TRY(byte_fallback ? fill_llama(root, model, rule, out) : fill_gpt2(root, model, out));
   TRINE_TRY(fill_specials(*tokenizer, config, out.data));
   note_added_tokens(root, out);
   NormalizerPtr composes;
   if (const Json* normalizer = find_field(root, "normalizer"); !byte_fallback && normalizer) {
     TRINE_TRY_ASSIGN(composes, normalizer_from_json(*normalizer));
   }
-  TRINE_TRY(try_out(*tokenizer, composes.get(), out));
+  TRINE_TRY(try_out(*tokenizer, composes.get(), rule.unless_there, out));
   return out;
 }
 

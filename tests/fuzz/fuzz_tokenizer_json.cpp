@@ -1,11 +1,13 @@
 // Any tokenizer.json (and, after a zero byte, tokenizer_config.json) loads or gives an error; what
 // loads encodes and decodes a probe text without a crash, and the ids are inside the vocabulary.
+// The same for its way into a GGUF file, and what that makes loads.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "fuzz_support.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_to_gguf.h"
 
 namespace {
 
@@ -22,6 +24,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!tokenizer.has_value()) {
     trine::require_printable(tokenizer.error());
     return 0;
+  }
+  const auto gguf =
+      trine::text::gguf_tokenizer(all.substr(0, cut), config, (*tokenizer)->vocab_size());
+  if (!gguf.has_value()) {
+    trine::require_printable(gguf.error());
+  } else if (!trine::text::Tokenizer::from_gguf(gguf->data).has_value()) {
+    __builtin_trap();
   }
   for (const bool special : {false, true}) {
     const auto ids = (*tokenizer)->encode(kProbe, {special, special});

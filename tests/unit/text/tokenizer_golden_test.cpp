@@ -152,7 +152,7 @@ TEST_P(TokenizerGguf, ConvertedRouteEqualsTheReference) {
   const std::int32_t rows = (*direct)->vocab_size() + 3;
   const auto made = gguf_tokenizer(text, "", rows);
   ASSERT_TRUE(made.has_value()) << made.error().message;
-  EXPECT_EQ(made->data.model, golden["gguf"]["model"]);
+  EXPECT_EQ(made->data.model, golden["gguf"]["model"].get<std::string>());
   EXPECT_EQ(made->data.pre, golden["gguf"].value("pre", "default"));
   ASSERT_EQ(made->data.tokens.size(), static_cast<std::size_t>(rows));
   EXPECT_EQ(made->data.tokens.back(), "[PAD" + std::to_string(rows - 1) + "]");
@@ -181,6 +181,10 @@ TEST(TokenizerToGguf, SaysWhatIsLost) {
   EXPECT_EQ(made->data.pre, "qwen2");
   EXPECT_THAT(made->notes, ::testing::Contains(HasSubstr("composes characters (NFC)")));
   EXPECT_THAT(made->notes, ::testing::Contains(HasSubstr("(<|lstrip|>, ...) strip white space")));
+  const auto metaspace = gguf_tokenizer(read_golden("llama2-metaspace.tokenizer.json"), "", 1000);
+  ASSERT_TRUE(metaspace.has_value()) << metaspace.error().message;
+  EXPECT_EQ(metaspace->data.add_space_prefix, true);
+  EXPECT_THAT(metaspace->notes, ::testing::Contains(HasSubstr("does not start with one")));
   const auto cl100k = gguf_tokenizer(read_golden("cl100k.tokenizer.json"), "", 1000);
   ASSERT_TRUE(cl100k.has_value()) << cl100k.error().message;
   EXPECT_EQ(cl100k->data.pre, "smaug-bpe");
