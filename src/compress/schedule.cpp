@@ -89,6 +89,12 @@ Result<QuantizeSchedule> schedule_modules(const DecoderParts& parts,
   QuantizeSchedule out;
   for (std::size_t layer = 0; layer < parts.weights.layers.size(); ++layer) {
     for (const ops::WeightView* view : linears_of(parts.weights.layers[layer])) {
+      if (view->source != nullptr) {
+        return fail(ErrorCode::kInvalidArgument,
+                    "layer {}: the model is a quantized checkpoint already ({}); start from the "
+                    "model in F16, BF16 or F32",
+                    layer, parts.weights.quantized.front()->linear().describe());
+      }
       const TensorPlace place = place_of(parts, *view);
       TRINE_CHECK(place.tensor != nullptr);
       if (!is_full_precision(view->dtype) && !options.requantize) {
