@@ -1,11 +1,12 @@
 // Whole runs on the small trained model: the same bytes whatever the threads and the interruptions,
 // sizes as predicted, and refusals before any work.
+#include "compress/quantize_model.h"
+
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compress/quantize_model.h"
 #include "support/tiny_model.h"
 
 namespace trine {
@@ -169,7 +170,8 @@ TEST_F(QuantizeModel, SizesAreThosePredicted) {
 TEST_F(QuantizeModel, RefusesBeforeAnyWork) {
   QuantizeRequest r = request(QuantMethod::kGptq, OutputFormat::kGptq, "out");
   r.calibration.tokens = 383;  // of 384
-  EXPECT_THAT(failure(r), ::testing::HasSubstr("383 tokens, but model.layers.0.mlp.down_proj has 384"));
+  EXPECT_THAT(failure(r),
+              ::testing::HasSubstr("383 tokens, but model.layers.0.mlp.down_proj has 384"));
   r.calibration.tokens = 384;
   std::string warning;
   r.warn = [&](std::string_view text) { warning = text; };
