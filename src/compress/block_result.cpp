@@ -206,6 +206,14 @@ Status apply_result(ThreadTeam& team, const BlockResult& result, BlockWeights& b
       });
     }
   }
+  for (const auto& [name, values] : result.folded) {
+    std::vector<float>* const to = block.foldable(name);
+    if (to == nullptr || to->size() != values.size()) {
+      return fail(ErrorCode::kCorruptData, "a result for {}, which the block does not have so",
+                  printable(name));
+    }
+    *to = values;
+  }
   return {};
 }
 
@@ -244,7 +252,11 @@ Status write_block_result(const std::string& path, const BlockResult& result,
 
 Result<BlockResult> read_block_result(const std::string& path, const std::string& identity) {
   TRINE_TRY_ASSIGN(const auto file, MappedFile::open(path));
-  TRINE_TRY_ASSIGN(SafetensorsFile parsed, parse_safetensors(file->bytes()));
+  auto read = parse_safetensors(file->bytes());
+  if (!read.has_value()) {
+    return tl::unexpected(std::move(read).error().with_context(path));
+  }
+  SafetensorsFile parsed = *std::move(read);
   std::string linears_text;
   std::string folded_text;
   std::string found;

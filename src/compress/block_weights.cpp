@@ -127,6 +127,27 @@ Result<std::unique_ptr<BlockWeights>> BlockWeights::load(ThreadTeam& team,
   return out;
 }
 
+std::vector<float>* BlockWeights::foldable(std::string_view name) {
+  if (name == fold_names.attn_norm) {
+    return &layer.attn_norm;
+  }
+  if (name == fold_names.ffn_norm) {
+    return &layer.ffn_norm;
+  }
+  const auto bias_of = [&](const ops::WeightView& view, std::vector<float>& bias) {
+    const BlockLinear* const linear = of(view);
+    return linear != nullptr && linear->module + ".bias" == name ? &bias : nullptr;
+  };
+  std::vector<float>* found = bias_of(layer.v, layer.v_bias);
+  if (found == nullptr) {
+    found = bias_of(layer.mlp.up, layer.mlp.up_bias);
+  }
+  for (MlpWeights& expert : layer.experts) {
+    found = found != nullptr ? found : bias_of(expert.up, expert.up_bias);
+  }
+  return found;
+}
+
 BlockLinear* BlockWeights::of(const ops::WeightView& view) {
   for (const auto& linear : linears) {
     if (linear->view == &view) {

@@ -66,6 +66,9 @@ class BlockWeights {
   // Vectors that scales were folded into, by their tensor's name.
   std::vector<std::pair<std::string, std::vector<float>*>> folded;
 
+  // The vector that scales are folded into under this name; nullptr: none is called so.
+  std::vector<float>* foldable(std::string_view name);
+
   // nullptr when the block has no such layer.
   BlockLinear* of(const ops::WeightView& view);
 

@@ -273,7 +273,8 @@ class Run {
                   work_folder());
     }
     if (!found.has_value()) {
-      return tl::unexpected(std::move(found).error());
+      return fail(found.error().code, "{}; --restart forgets what the interrupted run left",
+                  found.error().message);
     }
     std::shared_ptr<const BlockResult> result = *std::move(found);
     const bool resumed = result != nullptr;
