@@ -15,7 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = {
     "base": 0,
-    "platform": 1, "options": 1, "tensor": 1,
+    "platform": 1, "options": 1, "tensor": 1, "report": 1,
     "kernels": 2, "format": 2, "text": 2,
     "ops": 3, "kv": 3, "hub": 3, "grammar": 3,
     "loadgen": 4,
