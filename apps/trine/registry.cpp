@@ -18,6 +18,7 @@ extern const Command kDetokenizeCommand;
 extern const Command kTemplateCommand;
 extern const Command kLogitsCommand;
 extern const Command kVerifyCommand;
+extern const Command kEvalCommand;
 extern const Command kBenchCommand;
 extern const Command kDoctorCommand;
 extern const Command kConfigCommand;
@@ -36,11 +37,11 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,        &kLsCommand,       &kShowCommand,   &kRmCommand,
-    &kRunCommand,         &kChatCommand,     &kServeCommand,  &kTokenizeCommand,
-    &kDetokenizeCommand,  &kTemplateCommand, &kLogitsCommand, &kVerifyCommand,
-    &kBenchCommand,       &kDoctorCommand,   &kConfigCommand, &kCompletionCommand,
-    &kOptionsPageCommand, &kApiPageCommand,
+    &kPullCommand,       &kLsCommand,          &kShowCommand,    &kRmCommand,
+    &kRunCommand,        &kChatCommand,        &kServeCommand,   &kTokenizeCommand,
+    &kDetokenizeCommand, &kTemplateCommand,    &kLogitsCommand,  &kVerifyCommand,
+    &kEvalCommand,       &kBenchCommand,       &kDoctorCommand,  &kConfigCommand,
+    &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
 };
 
 }  // namespace
