@@ -19,6 +19,7 @@ extern const Command kTemplateCommand;
 extern const Command kLogitsCommand;
 extern const Command kQuantizeCommand;
 extern const Command kVerifyCommand;
+extern const Command kEvalCommand;
 extern const Command kBenchCommand;
 extern const Command kDoctorCommand;
 extern const Command kConfigCommand;
@@ -38,11 +39,11 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,       &kLsCommand,          &kShowCommand,    &kRmCommand,
-    &kRunCommand,        &kChatCommand,        &kServeCommand,   &kTokenizeCommand,
-    &kDetokenizeCommand, &kTemplateCommand,    &kLogitsCommand,  &kQuantizeCommand,
-    &kVerifyCommand,     &kBenchCommand,       &kDoctorCommand,  &kConfigCommand,
-    &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
+    &kPullCommand,       &kLsCommand,         &kShowCommand,        &kRmCommand,
+    &kRunCommand,        &kChatCommand,       &kServeCommand,       &kTokenizeCommand,
+    &kDetokenizeCommand, &kTemplateCommand,   &kLogitsCommand,      &kQuantizeCommand,
+    &kVerifyCommand,     &kEvalCommand,       &kBenchCommand,       &kDoctorCommand,
+    &kConfigCommand,     &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
 };
 
 }  // namespace
