@@ -74,8 +74,8 @@ format: setup
 	.venv/golden/bin/pip install -r tools/golden/requirements.txt
 	touch $@
 
-golden: setup .venv/golden/.done
-	@for script in loadgen dequant tokenizers chat_templates sampling grammar families docs_models embeddings eval; do \
+golden: all .venv/golden/.done
+	@for script in loadgen dequant tokenizers chat_templates sampling grammar families docs_models embeddings convert eval; do \
 	  echo "== tools/golden/$$script.py"; $(GOLDEN_PYTHON) tools/golden/$$script.py; done
 
 golden-llama: all .venv/golden/.done

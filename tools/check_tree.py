@@ -23,7 +23,8 @@ LAYERS = {
     "model": 5, "sched": 5,
     "spec": 6,
     "engine": 7, "plan": 7,
-    "cluster": 8, "compress": 8, "eval": 8,
+    "cluster": 8, "convert": 8, "eval": 8,
+    "compress": 9,
     "server": 9,
 }
 # Header prefix -> folders (or one folder inside them) that may include it. Everything else third-party is free.

@@ -18,6 +18,7 @@ extern const Command kDetokenizeCommand;
 extern const Command kTemplateCommand;
 extern const Command kLogitsCommand;
 extern const Command kQuantizeCommand;
+extern const Command kConvertCommand;
 extern const Command kVerifyCommand;
 extern const Command kEvalCommand;
 extern const Command kBenchCommand;
@@ -33,7 +34,7 @@ constexpr CommandGroup kGroups[] = {
     {"models", "Models"},
     {"generate", "Generate"},
     {"inspect", "Tokens, templates, logits"},
-    {"quantize", "Quantize"},
+    {"quantize", "Quantize and convert"},
     {"verify", "Prove and diagnose"},
     {"setup", "Set up"},
 };
@@ -42,7 +43,8 @@ const Command* const kCommands[] = {
     &kPullCommand,       &kLsCommand,         &kShowCommand,        &kRmCommand,
     &kRunCommand,        &kChatCommand,       &kServeCommand,       &kTokenizeCommand,
     &kDetokenizeCommand, &kTemplateCommand,   &kLogitsCommand,      &kQuantizeCommand,
-    &kVerifyCommand,     &kEvalCommand,       &kBenchCommand,       &kDoctorCommand,
+    &kConvertCommand,    &kVerifyCommand,     &kEvalCommand,        &kBenchCommand,
+    &kDoctorCommand,
     &kConfigCommand,     &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
 };
 

@@ -153,6 +153,16 @@ std::vector<std::string> ModelText::template_names() const {
   return names;
 }
 
+std::vector<std::pair<std::string, std::string>> ModelText::template_sources() const {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const Template& known : templates_) {
+    if (!known.source.empty()) {
+      out.emplace_back(known.name, known.source);
+    }
+  }
+  return out;
+}
+
 std::vector<std::int32_t> ModelText::stop_ids() const {
   std::vector<std::int32_t> ids = generation_.eos_ids;
   if (tokenizer_ != nullptr) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -64,6 +65,9 @@ class ModelText {
 
   // The text of the template for a conversation without tools; empty when there is none.
   std::string chat_template_source() const;
+
+  // (name, text) of the templates, as template_names(); without those that hold no text.
+  std::vector<std::pair<std::string, std::string>> template_sources() const;
 
   // What templates see as bos_token and eos_token; may be empty.
   const std::string& bos_token() const { return bos_token_; }

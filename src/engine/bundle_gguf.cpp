@@ -132,7 +132,10 @@ Status read_sampling(const GgufMetadata& metadata, GenerationDefaults& out) {
 Status ModelText::load_gguf(const std::string& path) {
   TRINE_TRY_ASSIGN(const GgufFile file, open_gguf(path));
   const GgufMetadata& metadata = file.metadata;
-  if (metadata.has("tokenizer.ggml.model")) {
+  // Two spellings of "there is none".
+  const auto kind = metadata.get_string("tokenizer.ggml.model");
+  const bool none = kind.has_value() && (*kind == "none" || *kind == "no_vocab");
+  if (metadata.has("tokenizer.ggml.model") && !none) {
     auto tokenizer = read_tokenizer(metadata);
     if (!tokenizer.has_value()) {
       tokenizer = tl::unexpected(std::move(tokenizer).error().with_context(path));

@@ -17,15 +17,6 @@ namespace {
 constexpr std::string_view kPrefixes[] = {"model.", "model.language_model.",
                                           "language_model.model."};
 
-std::string_view find_prefix(const TensorBinder& binder) {
-  for (const std::string_view prefix : kPrefixes) {
-    if (binder.has_matrix(std::string(prefix) + "embed_tokens.weight")) {
-      return prefix;
-    }
-  }
-  return kPrefixes[0];
-}
-
 // Tensors that some checkpoints carry and the decoder has no use for: constants that are computed
 // here, and the image part of a multimodal model.
 bool allowed_unused(std::string_view name) {
@@ -180,13 +171,23 @@ Status bind_output(TensorBinder& binder, const Checkpoint& checkpoint, ModelConf
 
 }  // namespace
 
+std::string_view hf_tensor_prefix(const Checkpoint& checkpoint) {
+  for (const std::string_view prefix : kPrefixes) {
+    // The last norm: no quantized checkpoint stores it in another way.
+    if (checkpoint.find(std::string(prefix) + "norm.weight") != nullptr) {
+      return prefix;
+    }
+  }
+  return kPrefixes[0];
+}
+
 Result<DecoderWeights> bind_hf_weights(const Checkpoint& checkpoint, ModelConfig& config) {
   DecoderWeights weights;
   TensorBinder binder(checkpoint, weights,
                       config.quantization.has_value() ? &*config.quantization : nullptr);
   TRINE_TRY(binder.check_configured(
       "config.json has no quantization_config and there is no quantize_config.json beside it"));
-  const std::string prefix(find_prefix(binder));
+  const std::string prefix(hf_tensor_prefix(checkpoint));
   const std::int64_t embed = config.embed_dim;
   TRINE_TRY(binder.vocabulary_matrix(prefix + "embed_tokens.weight", config.vocab_size, embed,
                                      weights.embedding));

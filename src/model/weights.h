@@ -64,6 +64,10 @@ struct DecoderWeights {
 Result<DecoderWeights> bind_hf_weights(const Checkpoint& checkpoint, ModelConfig& config);
 Result<DecoderWeights> bind_gguf_weights(const Checkpoint& checkpoint, ModelConfig& config);
 
+// What the names of a Hugging Face checkpoint's decoder begin with: "model." in plain models,
+// longer in the text part of a multimodal one.
+std::string_view hf_tensor_prefix(const Checkpoint& checkpoint);
+
 // Looks tensors up for the two binders and keeps the account of what was missing and what was not
 // used.
 class TensorBinder {

@@ -1,4 +1,4 @@
-// The rows of `trine quantize`.
+// The rows of `trine quantize` and `trine convert`.
 #include "options/rows.h"
 
 namespace trine::options {
@@ -185,6 +185,14 @@ constexpr Option kRows[] = {
      .unset_note = "none",
      .placeholder = "FILE",
      .help = "Also write the report as one HTML page"},
+    {.name = "type",
+     .type = Type::kChoice,
+     .group = "quantize",
+     .scope = Scope::kProcess,
+     .sources = Sources::kFlagOnly,
+     .unset_note = "that of the source's matrices",
+     .choices = "f16|bf16|f32|q8_0",
+     .help = "Type of the matrices in the converted file"},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "text/json_fields.h"
+#include "text/splitters.h"
 #include "text/unicode.h"
 
 namespace trine::text {
@@ -343,6 +344,112 @@ Result<GgufPre> gguf_pretokenizer(std::string_view pre) {
   }
   return fail(ErrorCode::kUnsupported, "tokenizer.ggml.pre \"{}\" is not supported; known are: {}",
               pre.substr(0, 80), known);
+}
+
+namespace {
+
+// Appends the expressions by which a pre-tokenizer cuts, until (and with) the step that makes bytes
+// of it, to `out`. Errors: unsupported naming the part that GGUF has no word for.
+Status cutting_regexes(const Json& json, int depth, bool& bytes, std::vector<std::string>& out) {
+  if (depth > kMaxNesting) {
+    return fail(ErrorCode::kCorruptData, "pre-tokenizers nested deeper than {}", kMaxNesting);
+  }
+  TRINE_TRY_ASSIGN(const std::string type, string_field(json, "type"));
+  if (bytes) {
+    return fail(ErrorCode::kUnsupported,
+                "pre-tokenizer {} after ByteLevel: a GGUF file cannot say that",
+                type.substr(0, 80));
+  }
+  if (type == "Sequence") {
+    TRINE_TRY_ASSIGN(const Json* list, array_field(json, "pretokenizers"));
+    for (const Json& item : *list) {
+      TRINE_TRY(cutting_regexes(item, depth + 1, bytes, out));
+    }
+    return {};
+  }
+  if (type == "ByteLevel") {
+    TRINE_TRY_ASSIGN(const bool prefix, bool_field(json, "add_prefix_space", true));
+    if (prefix) {
+      return fail(ErrorCode::kUnsupported,
+                  "pre-tokenizer ByteLevel with add_prefix_space: a GGUF file cannot say that");
+    }
+    TRINE_TRY_ASSIGN(const bool regex, bool_field(json, "use_regex", true));
+    if (regex) {
+      out.emplace_back(kGpt2);
+    }
+    bytes = true;
+    return {};
+  }
+  if (type == "Digits") {
+    TRINE_TRY_ASSIGN(const bool individual, bool_field(json, "individual_digits", false));
+    out.emplace_back(individual ? R"(\p{N})" : R"(\p{N}+)");
+    return {};
+  }
+  if (type == "Split") {
+    TRINE_TRY_ASSIGN(const PatternField field, pattern_field(json));
+    TRINE_TRY_ASSIGN(const SplitBehavior behavior, behavior_field(json));
+    TRINE_TRY_ASSIGN(const bool invert, bool_field(json, "invert", false));
+    // What a pattern that covers every text matches is a piece whether it is called the match or
+    // the rest.
+    const auto known = known_pattern(field.text);
+    const bool isolates = behavior == SplitBehavior::kIsolated && !invert;
+    if (field.regex &&
+        (isolates || (known.has_value() && invert && behavior == SplitBehavior::kRemoved))) {
+      out.emplace_back(known.has_value() ? pattern_regex(*known) : std::string_view(field.text));
+      return {};
+    }
+  }
+  return fail(ErrorCode::kUnsupported, "pre-tokenizer {}: a GGUF file cannot say that",
+              type.substr(0, 80));
+}
+
+// The name that llama.cpp's own files have, of those that mean the same.
+std::string_view usual_name(const PreEntry& entry) {
+  if (entry.family == "llama3") {
+    return entry.ignore_merges ? "llama-bpe" : "smaug-bpe";
+  }
+  return entry.names.substr(0, entry.names.find(' '));
+}
+
+}  // namespace
+
+Result<std::string_view> gguf_pre_name(const nlohmann::ordered_json& pre_tokenizer,
+                                       bool ignore_merges) {
+  std::vector<std::string> regexes;
+  bool bytes = false;
+  if (!pre_tokenizer.is_null()) {
+    TRINE_TRY(cutting_regexes(pre_tokenizer, 0, bytes, regexes));
+  }
+  if (!bytes) {
+    return fail(ErrorCode::kUnsupported,
+                "a pre-tokenizer without ByteLevel: a GGUF file has no word for this kind of BPE");
+  }
+  const PreEntry* other = nullptr;
+  for (const PreEntry& entry : pre_entries()) {
+    std::vector<std::string> own;
+    for (const std::string_view regex : entry.regexes) {
+      if (!regex.empty()) {
+        own.emplace_back(regex);
+      }
+    }
+    if (own != regexes) {
+      continue;
+    }
+    if (entry.ignore_merges == ignore_merges) {
+      return usual_name(entry);
+    }
+    other = &entry;
+  }
+  if (other != nullptr) {
+    return usual_name(*other);
+  }
+  std::string shown;
+  for (const std::string& regex : regexes) {
+    shown += (shown.empty() ? "" : " then ") + regex;
+  }
+  return fail(ErrorCode::kUnsupported,
+              "the pre-tokenizer cuts by \"{}\", which no known GGUF splitter does",
+              shown.substr(0, 300));
 }
 
 namespace {

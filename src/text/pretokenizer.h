@@ -51,6 +51,12 @@ struct GgufPre {
 // Errors: unsupported with the name and the names that work.
 Result<GgufPre> gguf_pretokenizer(std::string_view pre);
 
+// The `pre` name that stands for a tokenizer.json's "pre_tokenizer" (null: none) of a byte-level
+// model. Where no name has both the splitter and `ignore_merges`, the splitter decides. Errors:
+// unsupported for one that cuts texts as no name does.
+Result<std::string_view> gguf_pre_name(const nlohmann::ordered_json& pre_tokenizer,
+                                       bool ignore_merges);
+
 // The byte-level alphabet: every byte as one printable character (GPT-2's table).
 void append_byte_level(std::string& out, std::string_view bytes);
 // The bytes of a byte-level spelling, or nullopt when a character is outside the alphabet.

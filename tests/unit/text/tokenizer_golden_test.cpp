@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "text/normalizer.h"
 #include "text/pretokenizer.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_to_gguf.h"
 
 namespace trine::text {
 namespace {
@@ -138,6 +140,83 @@ TEST_P(TokenizerGguf, GgufRouteEqualsTheReference) {
       Tokenizer::from_gguf(to_gguf(parse_golden(name + ".tokenizer.json"), golden["gguf"]));
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
   expect_golden(*tokenizer, golden, true);
+}
+
+// The converter finds what the golden says that a file would say, and loses nothing.
+TEST_P(TokenizerGguf, ConvertedRouteEqualsTheReference) {
+  const std::string name = GetParam();
+  const std::string text = read_golden(name + ".tokenizer.json");
+  const Json golden = parse_golden(name + ".golden.json");
+  const auto direct = Tokenizer::from_json(text, "");
+  ASSERT_TRUE(direct.has_value());
+  const std::int32_t rows = (*direct)->vocab_size() + 3;
+  const auto made = gguf_tokenizer(text, "", rows);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_EQ(made->data.model, golden["gguf"]["model"]);
+  EXPECT_EQ(made->data.pre, golden["gguf"].value("pre", "default"));
+  ASSERT_EQ(made->data.tokens.size(), static_cast<std::size_t>(rows));
+  EXPECT_EQ(made->data.tokens.back(), "[PAD" + std::to_string(rows - 1) + "]");
+  EXPECT_EQ(made->data.kinds.back(), 5);
+  const auto tokenizer = Tokenizer::from_gguf(made->data);
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  expect_golden(*tokenizer, golden, true);
+  const auto encode = [](const Tokenizer& t, bool special) {
+    return t.encode("one two", {special, false}).value();
+  };
+  EXPECT_EQ(encode(**tokenizer, true), encode(**direct, true));
+  EXPECT_EQ(encode(**tokenizer, false), encode(**direct, false));
+}
+
+// What GGUF arrays cannot say is refused by name, or noted where files exist that leave it out.
+TEST(TokenizerToGguf, SaysWhatIsLost) {
+  const auto message = [](const std::string& name) {
+    const auto made = gguf_tokenizer(read_golden(name + ".tokenizer.json"), "", 1000);
+    return made.has_value() ? std::string("no error") : made.error().message;
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(message("gpt2-prefix"), HasSubstr("ByteLevel with add_prefix_space"));
+  EXPECT_THAT(message("unigram"), HasSubstr("unigram tokenizer"));
+  const auto made = gguf_tokenizer(read_golden("qwen2.tokenizer.json"), "", 1000);
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  EXPECT_EQ(made->data.pre, "qwen2");
+  EXPECT_THAT(made->notes, ::testing::Contains(HasSubstr("composes characters (NFC)")));
+  EXPECT_THAT(made->notes, ::testing::Contains(HasSubstr("(<|lstrip|>, ...) strip white space")));
+  const auto cl100k = gguf_tokenizer(read_golden("cl100k.tokenizer.json"), "", 1000);
+  ASSERT_TRUE(cl100k.has_value()) << cl100k.error().message;
+  EXPECT_EQ(cl100k->data.pre, "smaug-bpe");
+}
+
+Json changed(const std::string& name, const std::string& pointer, const Json& value) {
+  Json root = parse_golden(name + ".tokenizer.json");
+  root[Json::json_pointer(pointer)] = value;
+  return root;
+}
+
+TEST(TokenizerToGguf, RefusesByName) {
+  const auto message = [](const Json& root, std::string_view config = "",
+                          std::int64_t rows = 1000) {
+    const auto made = gguf_tokenizer(root.dump(), config, rows);
+    return made.has_value() ? std::string("no error") : made.error().message;
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(message(parse_golden("gpt2.tokenizer.json"), "", 100),
+              HasSubstr("tokens, the model rows for 100"));
+  EXPECT_THAT(message(changed("gpt2", "/normalizer", {{"type", "Lowercase"}})),
+              HasSubstr("normalizer Lowercase"));
+  EXPECT_THAT(message(changed("smollm", "/pre_tokenizer/pretokenizers/0/individual_digits", false)),
+              HasSubstr("which no known GGUF splitter does"));
+  EXPECT_THAT(
+      message(changed("llama2", "/normalizer",
+                      {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "_"}})),
+      HasSubstr("normalizer Replace"));
+  // What the arrays would say is tried on the vocabulary: this piece can be made by no merge, and
+  // the name that fits the splitter takes whole pieces.
+  Json whole = parse_golden("tekken.tokenizer.json");
+  whole["model"]["ignore_merges"] = false;
+  whole["model"]["vocab"]["ABCDEFGH"] = 900;
+  EXPECT_THAT(message(whole), HasSubstr("the text \"ABCDEFGH\" has the tokens"));
+  const char* const both = R"({"bos_token": "<|bos|>", "add_bos_token": true})";
+  EXPECT_EQ(message(parse_golden("gpt2.tokenizer.json"), both), "no error");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
