@@ -148,12 +148,11 @@ class ProgressLine {
       return;
     }
     shown_ = now;
-    std::string line =
-        fmt::format("{} {}/{}",
-                    stage_ == QuantizeStage::kBlocks       ? "block"
-                    : stage_ == QuantizeStage::kConversion ? "converting, bytes"
-                                                           : "writing tensor",
-                    progress.done, progress.total);
+    std::string line = fmt::format("{} {}/{}",
+                                   stage_ == QuantizeStage::kBlocks       ? "block"
+                                   : stage_ == QuantizeStage::kConversion ? "converting, bytes"
+                                                                          : "writing tensor",
+                                   progress.done, progress.total);
     // What an earlier run did took no time and tells none.
     const std::int64_t worked = progress.done - skipped_;
     if (!last && worked > 0) {

@@ -40,12 +40,12 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,       &kLsCommand,         &kShowCommand,        &kRmCommand,
-    &kRunCommand,        &kChatCommand,       &kServeCommand,       &kTokenizeCommand,
-    &kDetokenizeCommand, &kTemplateCommand,   &kLogitsCommand,      &kQuantizeCommand,
-    &kConvertCommand,    &kVerifyCommand,     &kEvalCommand,        &kBenchCommand,
-    &kDoctorCommand,
-    &kConfigCommand,     &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
+    &kPullCommand,       &kLsCommand,       &kShowCommand,       &kRmCommand,
+    &kRunCommand,        &kChatCommand,     &kServeCommand,      &kTokenizeCommand,
+    &kDetokenizeCommand, &kTemplateCommand, &kLogitsCommand,     &kQuantizeCommand,
+    &kConvertCommand,    &kVerifyCommand,   &kEvalCommand,       &kBenchCommand,
+    &kDoctorCommand,     &kConfigCommand,   &kCompletionCommand, &kOptionsPageCommand,
+    &kApiPageCommand,
 };
 
 }  // namespace

@@ -2,8 +2,9 @@
 //
 // Memory: one block in float32, the calibration tokens' activations, and what is written at the
 // moment; results of finished blocks lie in OUT.work beside the output, from which an interrupted
-// run goes on. A directory that is to become a GGUF file is converted there first. The output appears complete or not at all. The result does not depend on the number
-// of threads. Thread rule: one run at a time on the calling thread, which owns its thread team.
+// run goes on. A directory that is to become a GGUF file is converted there first. The output
+// appears complete or not at all. The result does not depend on the number of threads. Thread rule:
+// one run at a time on the calling thread, which owns its thread team.
 #pragma once
 
 #include <atomic>

@@ -59,8 +59,9 @@ OutputSizes matrix_sizes(const QuantizeOptions& options, const ScheduledModule& 
     out.scales *= 2;
     return out;
   }
-  constexpr std::uint64_t kShape = 16;
-  out.codes = words(module.cols, scheme.bits) * static_cast<std::uint64_t>(module.rows) + kShape;
+  // A directory's readers want the shape as a tensor.
+  const std::uint64_t shape = options.format == OutputFormat::kGguf ? 0 : 16;
+  out.codes = words(module.cols, scheme.bits) * static_cast<std::uint64_t>(module.rows) + shape;
   if (scheme.kind == GridKind::kZeroPoint) {
     out.zeros = words(module.rows, scheme.bits) *
                 static_cast<std::uint64_t>(scheme.num_groups(module.cols));

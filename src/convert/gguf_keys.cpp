@@ -47,10 +47,11 @@ void add_rope(Keys& keys, const RopeConfig& rope, std::string_view architecture,
       break;
     case RopeConfig::Scaling::kLlama3:  // a tensor says it
       if (architecture != "llama") {
-        notes.push_back(fmt::format(
-            "llama.cpp reads Llama 3's frequency factors in its llama architecture only and refuses "
-            "the tensor rope_freqs.weight in {}",
-            architecture));
+        notes.push_back(
+            fmt::format("llama.cpp reads Llama 3's frequency factors in its llama architecture "
+                        "only and refuses "
+                        "the tensor rope_freqs.weight in {}",
+                        architecture));
       }
       break;
     case RopeConfig::Scaling::kYarn: {
@@ -160,8 +161,9 @@ void add_templates(const ModelText& text, GgufPairs& out) {
 
 // A file has places for three end tokens; those that readers find by name need none.
 // `first`: of those, the one that the model's configuration names first.
-void place_ends(std::vector<std::int32_t> ends, std::int32_t first, std::span<const std::int32_t> by_name,
-                text::GgufTokenizerData& data, std::vector<std::string>& notes) {
+void place_ends(std::vector<std::int32_t> ends, std::int32_t first,
+                std::span<const std::int32_t> by_name, text::GgufTokenizerData& data,
+                std::vector<std::string>& notes) {
   if (!data.eos.has_value() && !ends.empty()) {
     data.eos = first;
   }
@@ -245,7 +247,9 @@ Status add_tokenizer_keys(text::GgufTokenizer* tokenizer, const ModelText& text,
     data.bos = config.bos_id;
   }
   std::vector<std::int32_t> ends = end_ids(text, config);
-  const std::int32_t first = !config.eos_ids.empty() ? config.eos_ids[0] : ends.empty() ? -1 : ends[0];
+  const std::int32_t first = !config.eos_ids.empty() ? config.eos_ids[0]
+                             : ends.empty()          ? -1
+                                                     : ends[0];
   place_ends(std::move(ends), first, by_name, data, notes);
   if (tokenizer != nullptr) {
     add_arrays(data, out);

@@ -25,8 +25,8 @@ void add_general_keys(std::string_view architecture, std::string_view name, Gguf
 void add_model_keys(std::string_view architecture, const ModelConfig& config, GgufPairs& out,
                     std::vector<std::string>& notes);
 
-// tokenizer.*: the arrays, the special tokens and the chat templates; of a model without a tokenizer
-// the special tokens of its configuration. `tokenizer` may be null.
+// tokenizer.*: the arrays, the special tokens and the chat templates; of a model without a
+// tokenizer the special tokens of its configuration. `tokenizer` may be null.
 Status add_tokenizer_keys(text::GgufTokenizer* tokenizer, const ModelText& text,
                           const ModelConfig& config, GgufPairs& out,
                           std::vector<std::string>& notes);

@@ -55,11 +55,12 @@ Status check_sayable(const ModelConfig& config, const Family& family) {
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerConfig& layer = config.layers[i];
     if (!has_windows && layer.window > 0 && layer.window < config.context_length) {
-      return fail(ErrorCode::kUnsupported,
-                  "layer {} sees {} tokens of a context of {}: a GGUF file of architecture {} cannot "
-                  "say sliding windows; --ctx {} writes a file for contexts that the window does "
-                  "not cut",
-                  i, layer.window, config.context_length, family.architecture, layer.window);
+      return fail(
+          ErrorCode::kUnsupported,
+          "layer {} sees {} tokens of a context of {}: a GGUF file of architecture {} cannot "
+          "say sliding windows; --ctx {} writes a file for contexts that the window does "
+          "not cut",
+          i, layer.window, config.context_length, family.architecture, layer.window);
     }
     if (layer.moe != config.moe.has_value()) {
       return fail(ErrorCode::kUnsupported,
@@ -75,12 +76,12 @@ Status check_sayable(const ModelConfig& config, const Family& family) {
   }
   if (family.name == "gemma3") {
     const RopeConfig& local = config.ropes.back();
-    const bool any_local =
-        std::any_of(config.layers.begin(), config.layers.end(),
-                    [](const LayerConfig& layer) { return layer.window > 0; });
+    const bool any_local = std::any_of(config.layers.begin(), config.layers.end(),
+                                       [](const LayerConfig& layer) { return layer.window > 0; });
     if (any_local && local.scaling != RopeConfig::Scaling::kNone) {
-      return fail(ErrorCode::kUnsupported,
-                  "rope_scaling of the layers with a window: a GGUF file can scale the others only");
+      return fail(
+          ErrorCode::kUnsupported,
+          "rope_scaling of the layers with a window: a GGUF file can scale the others only");
     }
   }
   if (family.interleaves && rope.rotary_dim != config.head_dim) {
@@ -146,9 +147,8 @@ class Planner {
   Status mlp(const std::string& block, const std::string& mlp);
   Status experts(const std::string& block, const std::string& layer);
   // One of the three matrices of all experts. `part` 0 gate, 1 up (of a fused pair); -1: alone.
-  Status expert_matrix(const std::string& name, const std::string& experts,
-                       const std::string& leaf, const std::string& fused, int part,
-                       std::int64_t rows, std::int64_t cols);
+  Status expert_matrix(const std::string& name, const std::string& experts, const std::string& leaf,
+                       const std::string& fused, int part, std::int64_t rows, std::int64_t cols);
 
   const ModelConfig& config_;
   const Checkpoint& checkpoint_;
@@ -170,10 +170,11 @@ Result<const TensorInfo*> Planner::source(const std::string& name) const {
   TRINE_TRY_ASSIGN(const TensorInfo* tensor, checkpoint_.require(name));
   if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kF16 &&
       tensor->dtype != DType::kBF16) {
-    return fail(ErrorCode::kUnsupported,
-                "tensor {} is {}: the source is quantized already; convert the model in F32, F16 or "
-                "BF16",
-                printable(name), dtype_info(tensor->dtype).name);
+    return fail(
+        ErrorCode::kUnsupported,
+        "tensor {} is {}: the source is quantized already; convert the model in F32, F16 or "
+        "BF16",
+        printable(name), dtype_info(tensor->dtype).name);
   }
   return tensor;
 }
@@ -348,16 +349,15 @@ Status Planner::run() {
     TRINE_TRY(norm(block + "attn_norm.weight", layer + "input_layernorm.weight"));
     TRINE_TRY(attention(block, layer));
     if (config_.post_norms) {
-      TRINE_TRY(norm(block + "post_attention_norm.weight",
-                     layer + "post_attention_layernorm.weight"));
+      TRINE_TRY(
+          norm(block + "post_attention_norm.weight", layer + "post_attention_layernorm.weight"));
     }
     TRINE_TRY(norm(block + "ffn_norm.weight",
                    layer + (config_.post_norms ? "pre_feedforward_layernorm.weight"
                                                : "post_attention_layernorm.weight")));
     TRINE_TRY(config_.moe.has_value() ? experts(block, layer) : mlp(block, layer + "mlp."));
     if (config_.post_norms) {
-      TRINE_TRY(
-          norm(block + "post_ffw_norm.weight", layer + "post_feedforward_layernorm.weight"));
+      TRINE_TRY(norm(block + "post_ffw_norm.weight", layer + "post_feedforward_layernorm.weight"));
     }
   }
   TRINE_TRY(norm("output_norm.weight", prefix + "norm.weight"));

@@ -1,10 +1,10 @@
 // Which tensors a GGUF file of a Hugging Face directory has, and what each is made of.
 //
 // The names and conventions are llama.cpp's: query and key rows of the llama architecture lie so
-// that RoPE's pairs are neighbours, Gemma's norms hold 1 + w, the experts of a layer are one tensor,
-// Phi-3's q/k/v and gate/up stay fused, a tied output matrix is left out. A plan is data: the
-// converter writes rows by it, and a quantizer can write quantized rows instead, because only whole
-// rows change places.
+// that RoPE's pairs are neighbours, Gemma's norms hold 1 + w, the experts of a layer are one
+// tensor, Phi-3's q/k/v and gate/up stay fused, a tied output matrix is left out. A plan is data:
+// the converter writes rows by it, and a quantizer can write quantized rows instead, because only
+// whole rows change places.
 //
 // Thread rule: pure functions; a plan's pointers live as long as the checkpoint.
 #pragma once
@@ -22,8 +22,8 @@
 
 namespace trine {
 
-// Rows of a source tensor: leading dimensions count as rows, a vector is one value a row. Of a padded
-// table the first columns are taken.
+// Rows of a source tensor: leading dimensions count as rows, a vector is one value a row. Of a
+// padded table the first columns are taken.
 struct RowSource {
   const TensorInfo* tensor = nullptr;
   std::int64_t first_row = 0;
@@ -75,8 +75,8 @@ struct GgufPlace {
   std::int64_t first_row = 0;  // of the part in the tensor, before rows change places
 };
 
-// Where the tensor `source_name` ("model.layers.3.self_attn.q_proj.weight") goes: one place, several
-// for a fused one, none for one that the file leaves out.
+// Where the tensor `source_name` ("model.layers.3.self_attn.q_proj.weight") goes: one place,
+// several for a fused one, none for one that the file leaves out.
 std::vector<GgufPlace> gguf_places(const GgufPlan& plan, std::string_view source_name);
 
 }  // namespace trine

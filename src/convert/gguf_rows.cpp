@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kQ8Block = 32;
 constexpr std::size_t kQ8Bytes = 34;
-constexpr float kMaxF16 = 65520.0F;           // the first that rounds to infinity
+constexpr float kMaxF16 = 65520.0F;          // the first that rounds to infinity
 constexpr float kMaxQ8 = 127.0F * 65504.0F;  // the scale is an F16
 
 // Sizes were checked by the reader and by stored_type().

@@ -1,8 +1,9 @@
-// The rows of a planned tensor in the type that a GGUF file holds them in, made a stretch at a time.
+// The rows of a planned tensor in the type that a GGUF file holds them in, made a stretch at a
+// time.
 //
-// F32, F16 and BF16 round to nearest even; Q8_0 is ggml's own rounding (scale = largest / 127, codes
-// rounded half away from zero), so that the blocks are those of llama.cpp's converter. Thread rule:
-// one thread at a time.
+// F32, F16 and BF16 round to nearest even; Q8_0 is ggml's own rounding (scale = largest / 127,
+// codes rounded half away from zero), so that the blocks are those of llama.cpp's converter. Thread
+// rule: one thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -65,8 +65,9 @@ DType usual_type(const GgufPlan& plan) {
       counts[source.tensor->dtype] += tensor.small ? 0 : source.rows * tensor.cols();
     }
   }
-  const auto most = std::max_element(
-      counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == counts.end() ? DType::kF32 : most->first;
 }
 
@@ -144,10 +145,9 @@ Result<ConvertReport> convert_to_gguf(const ConvertRequest& request) {
   report.type = request.type.value_or(usual_type(plan));
   TRINE_TRY_ASSIGN(GgufPairs pairs,
                    gguf_pairs(request.source, parts, plan.architecture, report.notes));
-  report.has_tokenizer =
-      std::any_of(pairs.begin(), pairs.end(), [](const GgufMetadata::Pair& pair) {
-        return pair.first == "tokenizer.ggml.tokens";
-      });
+  report.has_tokenizer = std::any_of(
+      pairs.begin(), pairs.end(),
+      [](const GgufMetadata::Pair& pair) { return pair.first == "tokenizer.ggml.tokens"; });
   pairs.emplace_back("general.file_type", gguf_file_type(report.type));
   if (report.type == DType::kQ8_0) {
     pairs.emplace_back("general.quantization_version", std::uint32_t{2});

@@ -28,7 +28,9 @@ constexpr std::array<std::string_view, 14> kProbes{
     "line\nline\r\nline\n\n\n  indented\n\t\tdeeper\n",
     "def f(x):\n    return {'a': [1, 22, 333, 4444, 55555], \"b\": x**2 != 7}\n",
     "1234567890 3.14159 1e-9 0x1F 12,345.67 $5.00 50%",
-    "na\xc3\xafve caf\xc3\xa9 \xc3\x9c" "ber stra\xc3\x9f" "e \xc2\xbfqu\xc3\xa9? fi\xef\xac\x81",
+    "na\xc3\xafve caf\xc3\xa9 \xc3\x9c"
+    "ber stra\xc3\x9f"
+    "e \xc2\xbfqu\xc3\xa9? fi\xef\xac\x81",
     "\xd0\x9f\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82, \xd0\xbc\xd0\xb8\xd1\x80! "
     "\xce\x93\xce\xb5\xce\xb9\xce\xac \xcf\x83\xce\xb1\xcf\x82 \xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d",
     "\xe6\x88\x91\xe6\x83\xb3\xe5\x9c\xa8\xe8\x8b\xb9\xe6\x9e\x9c\xe5\xb7\xa5\xe4\xbd\x9c"
@@ -89,8 +91,7 @@ Status fill_tokens(const Tokenizer& tokenizer, std::int64_t rows, GgufTokenizerD
   for (std::int32_t id = 0; id < rows; ++id) {
     const bool there = id < size && !tokenizer.piece(id).empty();
     out.tokens.push_back(there ? std::string(tokenizer.piece(id)) : fmt::format("[PAD{}]", id));
-    out.kinds.push_back(
-        static_cast<std::int32_t>(there ? tokenizer.kind(id) : TokenKind::kUnused));
+    out.kinds.push_back(static_cast<std::int32_t>(there ? tokenizer.kind(id) : TokenKind::kUnused));
   }
   return {};
 }
@@ -226,8 +227,7 @@ Status fill_llama(const Json& root, const Json& model, GgufTokenizer& out) {
   // other piece.
   for (std::size_t i = 0; i < out.data.tokens.size(); ++i) {
     if (out.data.kinds[i] == static_cast<std::int32_t>(TokenKind::kUserDefined) &&
-        out.data.scores[i] > kNeverMerged &&
-        out.data.tokens[i].find(kSpace) != std::string::npos) {
+        out.data.scores[i] > kNeverMerged && out.data.tokens[i].find(kSpace) != std::string::npos) {
       out.data.kinds[i] = static_cast<std::int32_t>(TokenKind::kNormal);
     }
   }

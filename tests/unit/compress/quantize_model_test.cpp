@@ -188,8 +188,12 @@ TEST_F(QuantizeModel, RefusesBeforeAnyWork) {
   r.calibration.files = {};
   EXPECT_THAT(failure(r), ::testing::HasSubstr("--calib FILE"));
 
-  QuantizeRequest gguf = request(QuantMethod::kRtn, OutputFormat::kGguf, "out");
-  EXPECT_NE(failure(gguf), "");
+  QuantizeRequest gguf = request(QuantMethod::kRtn, OutputFormat::kGguf, "out.gguf");
+  EXPECT_EQ(failure(gguf), "");
+  gguf.source = gguf.out;
+  gguf.out = (dir_.path() / "directory").string();
+  gguf.options.format = OutputFormat::kGptq;
+  EXPECT_THAT(failure(gguf), ::testing::HasSubstr("is a GGUF file, from which --format gptq"));
   fs::create_directory(dir_.path() / "there");
   EXPECT_THAT(failure(request(QuantMethod::kRtn, OutputFormat::kGptq, "there")),
               ::testing::HasSubstr("exists already"));

@@ -1,7 +1,5 @@
-// Converted directories give the logits of the directory, and the tensors that an independent writer
-// of the tests gives (tests/support/tiny_gguf.cpp).
-#include "convert/to_gguf.h"
-
+// Converted directories give the logits of the directory, and the tensors that an independent
+// writer of the tests gives (tests/support/tiny_gguf.cpp).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "convert/to_gguf.h"
 #include "format/gguf.h"
 #include "support/tiny_gguf.h"
 #include "support/tiny_model.h"
@@ -43,6 +42,7 @@ struct Converted {
   }
 
   fs::path model() const { return dir.path() / "model"; }
+
   fs::path file() const { return dir.path() / "out.gguf"; }
 
   Result<ConvertReport> run(std::optional<DType> type = {}, std::int32_t max_context = 0) const {
@@ -175,9 +175,11 @@ TEST(Convert, TakesFusedMatricesApart) {
   std::vector<testing::TinyTensor> tensors;
   for (const testing::TinyTensor& tensor : golden.tensors) {
     std::string name = tensor.name;
-    for (const auto& [part, whole] :
-         {std::pair("q_proj", "qkv_proj"), {"k_proj", "qkv_proj"}, {"v_proj", "qkv_proj"},
-          {"gate_proj", "gate_up_proj"}, {"up_proj", "gate_up_proj"}}) {
+    for (const auto& [part, whole] : {std::pair("q_proj", "qkv_proj"),
+                                      {"k_proj", "qkv_proj"},
+                                      {"v_proj", "qkv_proj"},
+                                      {"gate_proj", "gate_up_proj"},
+                                      {"up_proj", "gate_up_proj"}}) {
       if (const std::size_t at = name.find(std::string(".") + part); at != std::string::npos) {
         name.replace(at + 1, std::strlen(part), whole);
         break;
@@ -248,8 +250,8 @@ TEST(Convert, ThePlanKnowsWhereAModuleGoes) {
   EXPECT_EQ(out[3], std::byte{24});
   EXPECT_EQ(out[5], std::byte{26});
   EXPECT_EQ(out[6], std::byte{3});
-  EXPECT_TRUE(row_order(*gguf_places(*plan, "model.layers.2.self_attn.v_proj.weight")[0].tensor)
-                  .empty());
+  EXPECT_TRUE(
+      row_order(*gguf_places(*plan, "model.layers.2.self_attn.v_proj.weight")[0].tensor).empty());
   EXPECT_EQ(gguf_places(*plan, "lm_head.weight")[0].tensor->name, "output.weight");
   EXPECT_TRUE(gguf_places(*plan, "nosuch").empty());
 }
@@ -290,8 +292,7 @@ TEST(Convert, RefusesSourcesAndOutputsByName) {
   auto config = *parse_json(golden.config);
   config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
   testing::write_file(made.model() / "config.json", config.dump());
-  expect({made.model().string(), other, {}, 0, false, nullptr}, ErrorCode::kUnsupported,
-         "quantiz");
+  expect({made.model().string(), other, {}, 0, false, nullptr}, ErrorCode::kUnsupported, "quantiz");
   EXPECT_FALSE(fs::exists(other));
   EXPECT_EQ(testing::read_file(made.file()), before);
 }
@@ -315,7 +316,8 @@ TEST(Convert, ValuesThatTheTypeCannotHoldAreRefused) {
   EXPECT_TRUE(large.run(DType::kQ8_0).has_value());
   down->values[96 + 5] = std::nanf("");
   const Converted nan(golden);
-  EXPECT_THAT(nan.run(DType::kQ8_0).error().message, ::testing::HasSubstr("cannot be held in Q8_0"));
+  EXPECT_THAT(nan.run(DType::kQ8_0).error().message,
+              ::testing::HasSubstr("cannot be held in Q8_0"));
   EXPECT_TRUE(nan.run(DType::kF16).has_value());
 }
 
@@ -327,7 +329,8 @@ TEST(Convert, SmallTensorsStayFloatAndOddRowsBecomeHalves) {
   const auto file = open_gguf(made.file().string());
   ASSERT_TRUE(file.has_value());
   for (const TensorInfo& tensor : file->checkpoint.tensors()) {
-    const bool small = tensor.shape.size() == 1 || tensor.name.find("ffn_gate_inp") != std::string::npos;
+    const bool small =
+        tensor.shape.size() == 1 || tensor.name.find("ffn_gate_inp") != std::string::npos;
     EXPECT_EQ(tensor.dtype, small ? DType::kF32 : DType::kQ8_0) << tensor.name;
   }
   EXPECT_EQ(file->metadata.get_uint("general.file_type").value(), 7U);

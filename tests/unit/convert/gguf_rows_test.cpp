@@ -1,5 +1,5 @@
-// The blocks of converted rows against the gguf package (tests/golden/convert/PROVENANCE.md), and the
-// trained model of assets/ as a file.
+// The blocks of converted rows against the gguf package (tests/golden/convert/PROVENANCE.md), and
+// the trained model of assets/ as a file.
 #include "convert/gguf_rows.h"
 
 #include <algorithm>
@@ -100,7 +100,8 @@ TEST_F(ConvertDocs, HasTheTextSideOfTheDirectory) {
   for (const auto& line : *corpus) {
     const auto text = line.get<std::string>();
     for (const bool special : {false, true}) {
-      EXPECT_EQ(a->encode(text, {special, special}).value(), b->encode(text, {special, special}).value())
+      EXPECT_EQ(a->encode(text, {special, special}).value(),
+                b->encode(text, {special, special}).value())
           << line;
     }
   }
