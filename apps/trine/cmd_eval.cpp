@@ -1,4 +1,4 @@
-// trine eval: judges a model on the user's text and tasks, beside a reference.
+// trine eval: judges a model on the user's text, beside a reference.
 #include <nlohmann/json.hpp>
 
 #include "apps/trine/command.h"
@@ -153,7 +153,7 @@ extern const Command kEvalCommand;
 const Command kEvalCommand = {
     .name = "eval",
     .group = "verify",
-    .summary = "Judge a model on your text and tasks, beside a reference",
+    .summary = "Judge a model on your text, beside a reference",
     .positionals = {kModelArgument},
     .options = joined({"text", "ref", "ref-kv", "ref-activations", "prefill", "stride", "windows",
                        "greedy-prompts", "greedy-tokens", "ref-cache", "ref-cache-type", "seed"},
