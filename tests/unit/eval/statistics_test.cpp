@@ -58,8 +58,9 @@ TEST(Statistics, BootstrapDrawsWithACounter) {
 
 TEST(Statistics, OneBlockHasNoInterval) {
   for (const std::size_t n : {0U, 1U}) {
-    const Interval interval =
-        bootstrap(n, 1, [](std::span<const std::uint32_t> counts) { return 3.0 + static_cast<double>(counts.size()); });
+    const Interval interval = bootstrap(n, 1, [](std::span<const std::uint32_t> counts) {
+      return 3.0 + static_cast<double>(counts.size());
+    });
     EXPECT_EQ(interval.low, 3.0 + static_cast<double>(n));
     EXPECT_EQ(interval.high, interval.low);
   }
