@@ -152,8 +152,8 @@ Result<server::ServingOptions> serving_options(const CommandContext& context) {
 std::string formats_text(const ModelDescription& model) {
   std::string out = model.format;
   for (const TypeTotal& type : model.types) {
-    out += fmt::format("{}{} {}", &type == model.types.data() ? ": " : ", ",
-                       dtype_info(type.dtype).name, hub::format_bytes(type.bytes));
+    out += fmt::format("{}{} {}", &type == model.types.data() ? ": " : "; ", type.name,
+                       hub::format_bytes(type.bytes));
   }
   return out;
 }

@@ -65,13 +65,17 @@ std::string layers_text(const ModelConfig& config) {
 }
 
 void print_types(const ModelDescription& model) {
-  write_out(fmt::format("  {:<8} {:>7}  {:>14}  {:>10}  {:>6}\n", "type", "tensors", "parameters",
-                        "bytes", "bits"));
+  std::size_t width = 8;
+  for (const TypeTotal& type : model.types) {
+    width = std::max(width, type.name.size());
+  }
+  write_out(fmt::format("  {:<{}} {:>7}  {:>14}  {:>10}  {:>6}\n", "type", width, "tensors",
+                        "parameters", "bytes", "bits"));
   for (const TypeTotal& type : model.types) {
     const double bits = type.num_elems == 0 ? 0.0
                                             : static_cast<double>(type.bytes) * 8.0 /
                                                   static_cast<double>(type.num_elems);
-    write_out(fmt::format("  {:<8} {:>7}  {:>14}  {:>10}  {:>6.2f}\n", dtype_info(type.dtype).name,
+    write_out(fmt::format("  {:<{}} {:>7}  {:>14}  {:>10}  {:>6.2f}\n", type.name, width,
                           type.num_tensors, type.num_elems, hub::format_bytes(type.bytes), bits));
   }
 }
@@ -191,7 +195,7 @@ Json description_json(const ModelDescription& model, const std::optional<hub::Ma
   }
   out["types"] = Json::array();
   for (const TypeTotal& type : model.types) {
-    out["types"].push_back({{"type", dtype_info(type.dtype).name},
+    out["types"].push_back({{"type", type.name},
                             {"tensors", type.num_tensors},
                             {"parameters", type.num_elems},
                             {"bytes", type.bytes}});

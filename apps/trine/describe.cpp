@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
+#include <string_view>
 #include <system_error>
+#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "format/hf_config.h"
 #include "hub/files.h"
 #include "model/config_sources.h"
 #include "model/pack_weights.h"
@@ -56,12 +58,27 @@ std::string text_of(const Json& object, const char* key) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
-void count_tensors(ModelDescription& model) {
+// `quantized` says which tensors hold the weights of quantized matrices together.
+void count_tensors(ModelDescription& model, std::span<const QuantizedTotal> quantized) {
+  model.types.clear();
+  model.num_params = 0;
+  model.weight_bytes = 0;
+  std::unordered_set<std::string_view> counted;
+  for (const QuantizedTotal& total : quantized) {
+    model.types.push_back({total.what, total.num_matrices, total.num_weights, total.bytes});
+    model.num_params += total.num_weights;
+    model.weight_bytes += total.bytes;
+    counted.insert(total.tensors.begin(), total.tensors.end());
+  }
   for (const TensorInfo& tensor : model.checkpoint.weights().tensors()) {
+    if (counted.contains(tensor.name)) {
+      continue;
+    }
+    const std::string_view name = dtype_info(tensor.dtype).name;
     auto it = std::find_if(model.types.begin(), model.types.end(),
-                           [&tensor](const TypeTotal& t) { return t.dtype == tensor.dtype; });
+                           [name](const TypeTotal& t) { return t.name == name; });
     if (it == model.types.end()) {
-      model.types.push_back({tensor.dtype, 0, 0, 0});
+      model.types.push_back({std::string(name), 0, 0, 0});
       it = model.types.end() - 1;
     }
     ++it->num_tensors;
@@ -136,20 +153,15 @@ Status describe_directory(const fs::path& folder, ModelDescription& model) {
   return {};
 }
 
-Result<ModelConfig> read_config(const fs::path& folder, const OpenedCheckpoint& checkpoint) {
-  if (checkpoint.gguf.has_value()) {
-    return model_config_from_gguf(*checkpoint.gguf);
+Result<ModelConfig> read_config(const fs::path& folder, const ModelDescription& model) {
+  if (!model.checkpoint.gguf.has_value()) {
+    return model_config_from_folder(folder);
   }
-  TRINE_TRY_ASSIGN(const std::optional<std::string> text, read_optional(folder / "config.json"));
-  if (!text.has_value()) {
-    return fail(ErrorCode::kNotFound, "no config.json beside the weights");
+  auto config = model_config_from_gguf(*model.checkpoint.gguf);
+  if (!config.has_value()) {
+    return tl::unexpected<Error>(std::move(config).error().with_context(model.path));
   }
-  TRINE_TRY_ASSIGN(const HfConfig hf, parse_hf_config(*text));
-  return model_config_from_hf(hf);
-}
-
-fs::path config_file(const fs::path& folder, const ModelDescription& model) {
-  return model.checkpoint.gguf.has_value() ? fs::path(model.path) : folder / "config.json";
+  return config;
 }
 
 std::uint64_t unsigned_of(std::int64_t value) {
@@ -175,10 +187,11 @@ std::uint64_t activation_bytes_per_token(const ModelConfig& config) {
 }
 
 Result<MemoryTerms> memory_terms(const OpenedCheckpoint& checkpoint, ModelConfig& config,
-                                 const MemoryOptions& options) {
+                                 const MemoryOptions& options,
+                                 std::vector<QuantizedTotal>& quantized) {
   MemoryTerms out;
-  TRINE_TRY_ASSIGN(const WeightMemory weights,
-                   weight_memory(checkpoint, config, options.packs_weights));
+  TRINE_TRY_ASSIGN(WeightMemory weights, weight_memory(checkpoint, config, options.packs_weights));
+  quantized = std::move(weights.quantized);
   out.packed_bytes = weights.packed_bytes;
   out.mapped_bytes = weights.mapped_bytes;
   out.context = options.context > 0 ? options.context : config.context_length;
@@ -202,7 +215,7 @@ Result<ModelDescription> describe_model(const std::string& path, const MemoryOpt
   ModelDescription out;
   out.path = path;
   TRINE_TRY_ASSIGN(out.checkpoint, open_checkpoint(path));
-  count_tensors(out);
+  count_tensors(out, {});
   std::error_code ignored;
   const fs::path folder =
       fs::is_directory(path, ignored) ? fs::path(path) : fs::path(path).parent_path();
@@ -211,21 +224,23 @@ Result<ModelDescription> describe_model(const std::string& path, const MemoryOpt
   } else {
     TRINE_TRY(describe_directory(folder, out));
   }
-  Result<ModelConfig> config = read_config(folder, out.checkpoint);
+  Result<ModelConfig> config = read_config(folder, out);
   if (!config.has_value()) {
     // Describing what cannot be run is half of what this is for.
-    out.unsupported = std::move(config).error().with_context(config_file(folder, out).string());
+    out.unsupported = std::move(config).error();
     return out;
   }
   if (options.context > config->context_length) {
     return fail(ErrorCode::kInvalidArgument, "--ctx is {}, the model's context is {}",
                 options.context, config->context_length);
   }
-  Result<MemoryTerms> memory = memory_terms(out.checkpoint, *config, options);
+  std::vector<QuantizedTotal> quantized;
+  Result<MemoryTerms> memory = memory_terms(out.checkpoint, *config, options, quantized);
   if (!memory.has_value()) {
     out.unsupported = std::move(memory).error().with_context(path);
     return out;
   }
+  count_tensors(out, quantized);
   out.config = std::move(*config);
   out.memory = *memory;
   return out;

@@ -15,9 +15,9 @@
 
 namespace trine::app {
 
-// Tensors of one type, together.
+// Tensors of one type, or quantized in one way, together.
 struct TypeTotal {
-  DType dtype = DType::kF32;
+  std::string name;  // "F16", "gptq 4-bit, groups of 128"
   std::int64_t num_tensors = 0;
   std::int64_t num_elems = 0;
   std::uint64_t bytes = 0;

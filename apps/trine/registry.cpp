@@ -17,6 +17,7 @@ extern const Command kTokenizeCommand;
 extern const Command kDetokenizeCommand;
 extern const Command kTemplateCommand;
 extern const Command kLogitsCommand;
+extern const Command kQuantizeCommand;
 extern const Command kVerifyCommand;
 extern const Command kEvalCommand;
 extern const Command kBenchCommand;
@@ -32,16 +33,17 @@ constexpr CommandGroup kGroups[] = {
     {"models", "Models"},
     {"generate", "Generate"},
     {"inspect", "Tokens, templates, logits"},
+    {"quantize", "Quantize"},
     {"verify", "Prove and diagnose"},
     {"setup", "Set up"},
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,       &kLsCommand,          &kShowCommand,    &kRmCommand,
-    &kRunCommand,        &kChatCommand,        &kServeCommand,   &kTokenizeCommand,
-    &kDetokenizeCommand, &kTemplateCommand,    &kLogitsCommand,  &kVerifyCommand,
-    &kEvalCommand,       &kBenchCommand,       &kDoctorCommand,  &kConfigCommand,
-    &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
+    &kPullCommand,       &kLsCommand,         &kShowCommand,        &kRmCommand,
+    &kRunCommand,        &kChatCommand,       &kServeCommand,       &kTokenizeCommand,
+    &kDetokenizeCommand, &kTemplateCommand,   &kLogitsCommand,      &kQuantizeCommand,
+    &kVerifyCommand,     &kEvalCommand,       &kBenchCommand,       &kDoctorCommand,
+    &kConfigCommand,     &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
 };
 
 }  // namespace

@@ -106,9 +106,9 @@ Status BlockQuantizer::run_mlps(BlockWeights& block) {
   return {};
 }
 
-Result<LinearInputs> BlockQuantizer::collect(
-    std::int64_t cols, std::int64_t tokens, bool products, std::string_view module,
-    const std::function<Status(const RowsVisitor&)>& run) {
+Result<LinearInputs> BlockQuantizer::collect(std::int64_t cols, std::int64_t tokens, bool products,
+                                             std::string_view module,
+                                             const std::function<Status(const RowsVisitor&)>& run) {
   if (cancelled()) {
     return fail(ErrorCode::kCancelled, "interrupted");
   }
@@ -127,10 +127,11 @@ Result<LinearInputs> BlockQuantizer::collect(
     }
   }));
   if (!moments.finite()) {
-    return fail(ErrorCode::kCorruptData,
-                "the inputs of {} are not finite on the calibration texts: the model overflows or is "
-                "damaged",
-                module);
+    return fail(
+        ErrorCode::kCorruptData,
+        "the inputs of {} are not finite on the calibration texts: the model overflows or is "
+        "damaged",
+        module);
   }
   if (products) {
     out.second_moments = moments.second_moments();
@@ -175,11 +176,10 @@ Status BlockQuantizer::quantize_in_stages(BlockWeights& block, std::int32_t laye
     }
   }
   {
-    TRINE_TRY_ASSIGN(const LinearInputs inputs,
-                     collect(layer.o.cols, pass_->num_tokens(), true, block.of(layer.o)->module,
-                             [&](const RowsVisitor& visit) {
-                               return pass_->mix(layer, layer_idx, visit);
-                             }));
+    TRINE_TRY_ASSIGN(
+        const LinearInputs inputs,
+        collect(layer.o.cols, pass_->num_tokens(), true, block.of(layer.o)->module,
+                [&](const RowsVisitor& visit) { return pass_->mix(layer, layer_idx, visit); }));
     quantize_linear(*block.of(layer.o), &inputs);
   }
   pass_->attend(layer);
@@ -190,7 +190,8 @@ Status BlockQuantizer::quantize_in_stages(BlockWeights& block, std::int32_t laye
   const std::vector<MlpWeights*> mlps = mlps_of(layer);
   for (std::size_t e = 0; e < mlps.size(); ++e) {
     MlpWeights& mlp = *mlps[e];
-    const std::int64_t tokens = layer.experts.empty() ? pass_->num_tokens() : pass_->expert_tokens(e);
+    const std::int64_t tokens =
+        layer.experts.empty() ? pass_->num_tokens() : pass_->expert_tokens(e);
     {
       TRINE_TRY_ASSIGN(const LinearInputs inputs,
                        collect(mlp.gate.cols, tokens, true, block.of(mlp.gate)->module,
@@ -220,12 +221,12 @@ Result<BlockQuantizer::AttentionInputs> BlockQuantizer::scan(
   LayerWeights& layer = block.layer;
   AttentionInputs out;
   pass_->save();
-  TRINE_TRY_ASSIGN(out.qkv, collect(layer.q.cols, pass_->num_tokens(), products,
-                                    block.of(layer.q)->module,
-                                    [&](const RowsVisitor& visit) -> Status {
-                                      pass_->visit_attention_inputs(layer, visit);
-                                      return {};
-                                    }));
+  TRINE_TRY_ASSIGN(out.qkv,
+                   collect(layer.q.cols, pass_->num_tokens(), products, block.of(layer.q)->module,
+                           [&](const RowsVisitor& visit) -> Status {
+                             pass_->visit_attention_inputs(layer, visit);
+                             return {};
+                           }));
   TRINE_TRY_ASSIGN(out.output, collect(layer.o.cols, pass_->num_tokens(), products,
                                        block.of(layer.o)->module, [&](const RowsVisitor& visit) {
                                          return pass_->mix(layer, layer_idx, visit);
@@ -250,7 +251,7 @@ void BlockQuantizer::scale_mlp(BlockWeights& block, MlpWeights& mlp, MlpInputs& 
   const std::array<BlockLinear*, 1> down{block.of(mlp.down)};
   // Experts share a norm, and the router reads it too: there is no one set of scales for all.
   std::vector<float>* const norm = layer.experts.empty() ? &layer.ffn_norm : nullptr;
-  const std::string name = fold_names(parts_, layer).ffn_norm;
+  const std::string& name = block.fold_names.ffn_norm;
   if (options_.method == QuantMethod::kSmoothQuant) {
     smooth(block, gate_up, norm, name, inputs.gate);
     smooth(block, down, nullptr, {}, inputs.down);
@@ -266,7 +267,7 @@ void BlockQuantizer::scale_attention(BlockWeights& block, AttentionInputs& input
   LayerWeights& layer = block.layer;
   const std::array<BlockLinear*, 3> qkv{block.of(layer.q), block.of(layer.k), block.of(layer.v)};
   const std::array<BlockLinear*, 1> output{block.of(layer.o)};
-  const std::string name = fold_names(parts_, layer).attn_norm;
+  const std::string& name = block.fold_names.attn_norm;
   if (options_.method == QuantMethod::kSmoothQuant) {
     smooth(block, qkv, &layer.attn_norm, name, inputs.qkv);
     smooth(block, output, nullptr, {}, inputs.output);
@@ -310,9 +311,8 @@ void BlockQuantizer::awq_norm(BlockWeights& block, std::span<BlockLinear* const>
   if (scaled.empty()) {
     return;
   }
-  const AwqScales found =
-      search_awq_scales(ctx_.team(), scaled, consumers[0]->cols,
-                        {inputs.second_moments, inputs.mean_abs, {}});
+  const AwqScales found = search_awq_scales(ctx_.team(), scaled, consumers[0]->cols,
+                                            {inputs.second_moments, inputs.mean_abs, {}});
   if (all_ones(found.scales)) {
     return;
   }
@@ -413,12 +413,12 @@ void BlockQuantizer::quantize_linear(BlockLinear& linear, const LinearInputs* in
     report.scheme = linear.plain_activations ? "W8A16" : "W8A8";
   }
   report.tokens = inputs == nullptr ? 0 : inputs->num_tokens;
-  const std::span<const float> moments =
-      inputs == nullptr || inputs->num_tokens == 0 ? std::span<const float>{}
-                                                   : std::span<const float>(inputs->second_moments);
-  const std::span<const float> importance =
-      inputs == nullptr || inputs->num_tokens == 0 ? std::span<const float>{}
-                                                   : std::span<const float>(inputs->importance);
+  const std::span<const float> moments = inputs == nullptr || inputs->num_tokens == 0
+                                             ? std::span<const float>{}
+                                             : std::span<const float>(inputs->second_moments);
+  const std::span<const float> importance = inputs == nullptr || inputs->num_tokens == 0
+                                                ? std::span<const float>{}
+                                                : std::span<const float>(inputs->importance);
   const ClipSearch clip{.enabled = options_.clip && scheme.kind != GridKind::kFloat8};
   const bool solves =
       options_.method == QuantMethod::kGptq || options_.method == QuantMethod::kAwqGptq;
@@ -455,7 +455,8 @@ void BlockQuantizer::quantize_linear(BlockLinear& linear, const LinearInputs* in
   team.run([&](int thread_idx) {
     const auto [begin, end] = split_range(linear.rows, 1, thread_idx, team.num_threads());
     for (std::int64_t r = begin; r < end; ++r) {
-      plain.dequantize_row(r, std::span(linear.w).subspan(static_cast<std::size_t>(r) * cols, cols));
+      plain.dequantize_row(r,
+                           std::span(linear.w).subspan(static_cast<std::size_t>(r) * cols, cols));
     }
   });
   linear.quantized = std::move(plain);

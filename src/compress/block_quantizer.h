@@ -78,6 +78,7 @@ class BlockQuantizer {
               std::vector<float>* norm, const std::string& name, LinearInputs& inputs);
 
   void quantize_linear(BlockLinear& linear, const LinearInputs* inputs);
+
   bool cancelled() const { return cancel_ != nullptr && cancel_->load(); }
 
   ops::Context& ctx_;

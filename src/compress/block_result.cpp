@@ -1,6 +1,7 @@
 #include "compress/block_result.h"
 
 #include <cstring>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -28,8 +29,8 @@ Status take_values(const Checkpoint& file, const std::string& name, std::size_t 
                    std::vector<T>& out) {
   TRINE_TRY_ASSIGN(const TensorInfo* tensor, file.require(name));
   if (tensor->data.size() != count * sizeof(T)) {
-    return fail(ErrorCode::kCorruptData, "{}: {} has {} bytes, {} are expected", file.source(), name,
-                tensor->data.size(), count * sizeof(T));
+    return fail(ErrorCode::kCorruptData, "{}: {} has {} bytes, {} are expected", file.source(),
+                name, tensor->data.size(), count * sizeof(T));
   }
   out.resize(count);
   std::memcpy(out.data(), tensor->data.data(), tensor->data.size());
@@ -151,6 +152,13 @@ std::vector<std::uint8_t> unpack_bits(std::span<const std::byte> packed, int bit
 
 BlockResult take_result(BlockWeights& block) {
   BlockResult out;
+  // Parts of a fused tensor are kept together: one of them may be scaled alone.
+  std::set<std::string> scaled;
+  for (const auto& linear : block.linears) {
+    if (linear->scaled) {
+      scaled.insert(linear->module);
+    }
+  }
   for (const auto& linear : block.linears) {
     LinearResult result;
     result.module = linear->module;
@@ -159,7 +167,7 @@ BlockResult take_result(BlockWeights& block) {
     result.cols = linear->cols;
     result.plain_activations = linear->plain_activations;
     result.quantized = std::move(linear->quantized);
-    if (!result.quantized.has_value() && linear->scaled) {
+    if (!result.quantized.has_value() && scaled.contains(linear->module)) {
       result.kept = linear->w;
     }
     result.report = linear->report;
@@ -198,6 +206,14 @@ Status apply_result(ThreadTeam& team, const BlockResult& result, BlockWeights& b
       });
     }
   }
+  for (const auto& [name, values] : result.folded) {
+    std::vector<float>* const to = block.foldable(name);
+    if (to == nullptr || to->size() != values.size()) {
+      return fail(ErrorCode::kCorruptData, "a result for {}, which the block does not have so",
+                  printable(name));
+    }
+    *to = values;
+  }
   return {};
 }
 
@@ -227,18 +243,20 @@ Status write_block_result(const std::string& path, const BlockResult& result,
   Json folded = Json::array();
   for (std::size_t i = 0; i < result.folded.size(); ++i) {
     folded.push_back({{"name", result.folded[i].first}, {"size", result.folded[i].second.size()}});
-    tensors.push_back(
-        tensor_of(fmt::format("fold.{}", i), DType::kF32, result.folded[i].second));
+    tensors.push_back(tensor_of(fmt::format("fold.{}", i), DType::kF32, result.folded[i].second));
   }
-  return write_safetensors(path, tensors,
-                           {{"identity", identity},
-                            {"linears", linears.dump()},
-                            {"folded", folded.dump()}});
+  return write_safetensors(
+      path, tensors,
+      {{"identity", identity}, {"linears", linears.dump()}, {"folded", folded.dump()}});
 }
 
 Result<BlockResult> read_block_result(const std::string& path, const std::string& identity) {
   TRINE_TRY_ASSIGN(const auto file, MappedFile::open(path));
-  TRINE_TRY_ASSIGN(SafetensorsFile parsed, parse_safetensors(file->bytes()));
+  auto read = parse_safetensors(file->bytes());
+  if (!read.has_value()) {
+    return tl::unexpected(std::move(read).error().with_context(path));
+  }
+  SafetensorsFile parsed = *std::move(read);
   std::string linears_text;
   std::string folded_text;
   std::string found;
@@ -246,8 +264,8 @@ Result<BlockResult> read_block_result(const std::string& path, const std::string
     (key == "identity" ? found : key == "linears" ? linears_text : folded_text) = value;
   }
   if (found != identity) {
-    return fail(ErrorCode::kInvalidArgument, "{} belongs to a run with other options or another model",
-                path);
+    return fail(ErrorCode::kInvalidArgument,
+                "{} belongs to a run with other options or another model", path);
   }
   TRINE_TRY_ASSIGN(const Json linears, parse_json(linears_text));
   TRINE_TRY_ASSIGN(const Json folded, parse_json(folded_text));
@@ -260,8 +278,8 @@ Result<BlockResult> read_block_result(const std::string& path, const std::string
       TRINE_TRY(read_linear(tensors, fmt::format("{}.", i), linears[i], linear));
     }
     for (std::size_t i = 0; i < folded.size(); ++i) {
-      auto& [name, values] = out.folded.emplace_back(folded[i].at("name").get<std::string>(),
-                                                     std::vector<float>{});
+      auto& [name, values] =
+          out.folded.emplace_back(folded[i].at("name").get<std::string>(), std::vector<float>{});
       TRINE_TRY(take_values(tensors, fmt::format("fold.{}", i),
                             folded[i].at("size").get<std::size_t>(), values));
     }

@@ -1,7 +1,8 @@
 // What quantizing a block gave, apart from the model it came from: kept in a file until the output
 // is written, so that an interrupted run goes on where it was and memory holds one block.
 //
-// The file is a safetensors file of our own, read back by this code only. Thread rule: plain values.
+// The file is a safetensors file of our own, read back by this code only. Thread rule: plain
+// values.
 #pragma once
 
 #include <optional>
@@ -31,8 +32,8 @@ struct BlockResult {
 
 // Moves codes out of the block.
 BlockResult take_result(BlockWeights& block);
-// Makes a freshly loaded block the one that the result was taken from. Errors: corrupt_data when they
-// do not fit.
+// Makes a freshly loaded block the one that the result was taken from. Errors: corrupt_data when
+// they do not fit.
 Status apply_result(ThreadTeam& team, const BlockResult& result, BlockWeights& block);
 
 // `identity` is stored and compared: a result of other options or another source is refused.

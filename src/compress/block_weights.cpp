@@ -38,20 +38,6 @@ TensorPlace place_of(const DecoderParts& parts, const ops::WeightView& view) {
   return {};
 }
 
-FoldNames fold_names(const DecoderParts& parts, const LayerWeights& layer) {
-  const TensorPlace place = place_of(parts, layer.o);
-  TRINE_CHECK(place.tensor != nullptr);
-  const std::string& name = place.tensor->name;
-  if (parts.checkpoint->kind == CheckpointKind::kGguf) {
-    const std::string block = name.substr(0, name.find("attn_output"));
-    return {block + "attn_norm.weight", block + "ffn_norm.weight"};
-  }
-  const std::string block = name.substr(0, name.find("self_attn."));
-  return {block + "input_layernorm.weight",
-          block + (parts.config.post_norms ? "pre_feedforward_layernorm.weight"
-                                           : "post_attention_layernorm.weight")};
-}
-
 Result<std::vector<float>> widen(ThreadTeam& team, const ops::WeightView& view,
                                  std::string_view name) {
   std::vector<float> out(static_cast<std::size_t>(view.rows * view.cols));
@@ -69,20 +55,41 @@ Result<std::vector<float>> widen(ThreadTeam& team, const ops::WeightView& view,
     }
   });
   if (bad >= 0) {
-    return fail(ErrorCode::kCorruptData,
-                "tensor {}: the weight at row {}, column {} is {}; NaN, infinities and sizes over {} "
-                "cannot be quantized (is the file damaged?)",
-                printable(name), bad / view.cols, bad % view.cols,
-                out[static_cast<std::size_t>(bad)], kMaxWeight);
+    return fail(
+        ErrorCode::kCorruptData,
+        "tensor {}: the weight at row {}, column {} is {}; NaN, infinities and sizes over {} "
+        "cannot be quantized (is the file damaged?)",
+        printable(name), bad / view.cols, bad % view.cols, out[static_cast<std::size_t>(bad)],
+        kMaxWeight);
   }
   return out;
 }
+
+namespace {
+
+// layer: of the source.
+FoldNames fold_names_of(const DecoderParts& parts, const LayerWeights& layer) {
+  const TensorPlace place = place_of(parts, layer.o);
+  TRINE_CHECK(place.tensor != nullptr);
+  const std::string& name = place.tensor->name;
+  if (parts.checkpoint->kind == CheckpointKind::kGguf) {
+    const std::string block = name.substr(0, name.find("attn_output"));
+    return {block + "attn_norm.weight", block + "ffn_norm.weight"};
+  }
+  const std::string block = name.substr(0, name.find("self_attn."));
+  return {block + "input_layernorm.weight",
+          block + (parts.config.post_norms ? "pre_feedforward_layernorm.weight"
+                                           : "post_attention_layernorm.weight")};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<BlockWeights>> BlockWeights::load(ThreadTeam& team,
                                                          const DecoderParts& parts,
                                                          std::int32_t layer_idx) {
   std::unique_ptr<BlockWeights> out(new BlockWeights());
   out->layer = parts.weights.layers[static_cast<std::size_t>(layer_idx)];
+  out->fold_names = fold_names_of(parts, out->layer);
   const auto add = [&](ops::WeightView& view) -> Status {
     const TensorPlace place = place_of(parts, view);
     TRINE_CHECK(place.tensor != nullptr);
@@ -118,6 +125,27 @@ Result<std::unique_ptr<BlockWeights>> BlockWeights::load(ThreadTeam& team,
     TRINE_TRY(add_mlp(expert));
   }
   return out;
+}
+
+std::vector<float>* BlockWeights::foldable(std::string_view name) {
+  if (name == fold_names.attn_norm) {
+    return &layer.attn_norm;
+  }
+  if (name == fold_names.ffn_norm) {
+    return &layer.ffn_norm;
+  }
+  const auto bias_of = [&](const ops::WeightView& view, std::vector<float>& bias) {
+    const BlockLinear* const linear = of(view);
+    return linear != nullptr && linear->module + ".bias" == name ? &bias : nullptr;
+  };
+  std::vector<float>* found = bias_of(layer.v, layer.v_bias);
+  if (found == nullptr) {
+    found = bias_of(layer.mlp.up, layer.mlp.up_bias);
+  }
+  for (MlpWeights& expert : layer.experts) {
+    found = found != nullptr ? found : bias_of(expert.up, expert.up_bias);
+  }
+  return found;
 }
 
 BlockLinear* BlockWeights::of(const ops::WeightView& view) {

@@ -20,9 +20,9 @@ namespace trine {
 struct ModuleReport {
   std::string module;
   std::int64_t rows = 0, cols = 0;
-  std::string scheme;              // "4-bit g64 asym", "kept", "W8A8"
-  double bits_per_weight = 0;      // with scales and zeros
-  std::optional<double> error;     // share of the outputs' energy, or of the weights' without moments
+  std::string scheme;           // "4-bit g64 asym", "kept", "W8A8"
+  double bits_per_weight = 0;   // with scales and zeros
+  std::optional<double> error;  // share of the outputs' energy, or of the weights' without moments
   std::optional<double> plain_error;  // of rounding to nearest, the same share
   double clipped_share = 0;
   double damping = 0;
@@ -33,9 +33,9 @@ struct ModuleReport {
 
 // A linear layer of the block. `view` of the layer points at w.
 struct BlockLinear {
-  std::string module;       // its tensor's name without ".weight"; parts of a fused tensor share it
+  std::string module;  // its tensor's name without ".weight"; parts of a fused tensor share it
   std::int64_t first_row = 0;  // of a fused tensor
-  std::vector<float> w;     // [rows, cols]; after quantizing, what the codes stand for
+  std::vector<float> w;        // [rows, cols]; after quantizing, what the codes stand for
   std::int64_t rows = 0, cols = 0;
   ops::WeightView* view = nullptr;
   std::optional<QuantScheme> scheme;  // none: stays as it is
@@ -43,6 +43,11 @@ struct BlockLinear {
   bool scaled = false;                // its weights are no longer the source's
   std::optional<QuantizedWeights> quantized;
   ModuleReport report;
+};
+
+// Names of the vectors of a block that scales are folded into, in the source's spelling.
+struct FoldNames {
+  std::string attn_norm, ffn_norm;
 };
 
 class BlockWeights {
@@ -56,9 +61,13 @@ class BlockWeights {
   ~BlockWeights() = default;
 
   LayerWeights layer;  // views at the buffers below
+  FoldNames fold_names;
   std::vector<std::unique_ptr<BlockLinear>> linears;
   // Vectors that scales were folded into, by their tensor's name.
   std::vector<std::pair<std::string, std::vector<float>*>> folded;
+
+  // The vector that scales are folded into under this name; nullptr: none is called so.
+  std::vector<float>* foldable(std::string_view name);
 
   // nullptr when the block has no such layer.
   BlockLinear* of(const ops::WeightView& view);
@@ -81,13 +90,6 @@ std::string module_of(std::string_view tensor_name);
 
 // Whether the matrix is in full precision.
 bool is_full_precision(DType dtype);
-
-// Names of the vectors of a block that scales are folded into, in the source's spelling.
-struct FoldNames {
-  std::string attn_norm, ffn_norm;
-};
-
-FoldNames fold_names(const DecoderParts& parts, const LayerWeights& layer);
 
 // view as float32 rows, [rows, cols]. Errors: as BlockWeights::load.
 Result<std::vector<float>> widen(ThreadTeam& team, const ops::WeightView& view,

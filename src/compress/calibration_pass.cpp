@@ -45,8 +45,8 @@ Result<std::unique_ptr<CalibrationPass>> CalibrationPass::create(
     out->num_tokens_ += rows;
   }
   for (const Chunk& chunk : out->chunks_) {
-    pages = std::max(pages, chunk.num_rows / kPageTokens +
-                                static_cast<std::int64_t>(chunk.num_sequences));
+    pages = std::max(pages,
+                     chunk.num_rows / kPageTokens + static_cast<std::int64_t>(chunk.num_sequences));
   }
   const std::int64_t embed = config.embed_dim;
   const std::int64_t widest =
@@ -61,10 +61,9 @@ Result<std::unique_ptr<CalibrationPass>> CalibrationPass::create(
                 "--calib-tokens",
                 out->num_tokens_, out->num_tokens_ * (2 * embed + widest) * 4 / 1000000);
   }
-  TRINE_TRY_ASSIGN(
-      out->pool_,
-      PagePool::create({1, config.num_kv_heads, config.head_dim, config.head_dim, DType::kF32},
-                       static_cast<std::int32_t>(pages)));
+  TRINE_TRY_ASSIGN(out->pool_, PagePool::create({1, config.num_kv_heads, config.head_dim,
+                                                 config.head_dim, DType::kF32},
+                                                static_cast<std::int32_t>(pages)));
   std::int64_t row = 0;
   for (const std::vector<std::int32_t>& tokens : out->sequences_) {
     ops::embed(ctx, parts.weights.embedding, tokens, config.embed_scale, out->stream(row));
@@ -91,12 +90,11 @@ Status CalibrationPass::mix_chunk(const Chunk& chunk, const LayerWeights& layer,
   std::vector<std::int32_t> positions;
   sequences.reserve(chunk.num_sequences);
   for (std::size_t i = 0; i < chunk.num_sequences; ++i) {
-    const auto count =
-        static_cast<std::int32_t>(sequences_[chunk.first_sequence + i].size());
+    const auto count = static_cast<std::int32_t>(sequences_[chunk.first_sequence + i].size());
     KvSequence& sequence = sequences.emplace_back(*pool_);
     TRINE_TRY(sequence.reserve(count));
-    spans.push_back({sequence.page_data(), 0, count, static_cast<std::int64_t>(positions.size()),
-                     nullptr});
+    spans.push_back(
+        {sequence.page_data(), 0, count, static_cast<std::int64_t>(positions.size()), nullptr});
     for (std::int32_t t = 0; t < count; ++t) {
       positions.push_back(t);
     }
@@ -176,8 +174,8 @@ std::int64_t CalibrationPass::expert_tokens(std::size_t expert_idx) const {
 
 void CalibrationPass::for_mlp_rows(
     std::size_t expert_idx,
-    const std::function<void(const float* x, std::span<const std::int32_t> rows,
-                             std::int64_t first, std::int64_t count)>& body) {
+    const std::function<void(const float* x, std::span<const std::int32_t> rows, std::int64_t first,
+                             std::int64_t count)>& body) {
   const std::int64_t embed = parts_.config.embed_dim;
   if (expert_rows_.empty()) {
     for (std::int64_t first = 0; first < num_tokens_; first += kMlpRows) {
@@ -189,8 +187,8 @@ void CalibrationPass::for_mlp_rows(
   const auto total = static_cast<std::int64_t>(rows.size());
   for (std::int64_t first = 0; first < total; first += kMlpRows) {
     const std::int64_t count = std::min(kMlpRows, total - first);
-    const auto part = std::span(rows).subspan(static_cast<std::size_t>(first),
-                                              static_cast<std::size_t>(count));
+    const auto part =
+        std::span(rows).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
     float* const gathered = grown(gathered_, count * embed);
     for (std::int64_t i = 0; i < count; ++i) {
       std::memcpy(gathered + i * embed, kept_.data() + part[static_cast<std::size_t>(i)] * embed,
@@ -210,8 +208,8 @@ const float* CalibrationPass::activate(const MlpWeights& mlp, const float* x, st
   const std::int64_t embed = mlp.gate.cols;
   float* const gate = grown(gate_, count * ffn);
   float* const up = grown(up_, count * ffn);
-  const std::array<ops::LinearTask, 2> tasks{{{&mlp.gate, or_null(mlp.gate_bias), gate, ffn},
-                                              {&mlp.up, or_null(mlp.up_bias), up, ffn}}};
+  const std::array<ops::LinearTask, 2> tasks{
+      {{&mlp.gate, or_null(mlp.gate_bias), gate, ffn}, {&mlp.up, or_null(mlp.up_bias), up, ffn}}};
   ops::linear(ctx_, {x, embed, count, embed}, tasks);
   ops::gated_activation(ctx_, parts_.config.activation, gate, up, count * ffn, gate);
   return gate;

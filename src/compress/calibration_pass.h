@@ -1,9 +1,9 @@
 // The calibration tokens on their way through a model, one block at a time: the residual stream of
-// all of them is held, and each block is run in stages between which a quantizer looks at the inputs
-// of the next linear layers.
+// all of them is held, and each block is run in stages between which a quantizer looks at the
+// inputs of the next linear layers.
 //
-// Memory: two or three times tokens * max(E, H*D) floats, whatever the depth of the model. All results
-// are independent of the number of threads. Thread rule: the thread that owns the team.
+// Memory: two or three times tokens * max(E, H*D) floats, whatever the depth of the model. All
+// results are independent of the number of threads. Thread rule: the thread that owns the team.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@
 
 namespace trine {
 
-// Rows of inputs, [num_rows, cols], `stride` floats apart; the calls are in the order of the tokens.
+// Rows of inputs, [num_rows, cols], `stride` floats apart; the calls are in the order of the
+// tokens.
 using RowsVisitor = std::function<void(const float* x, std::int64_t stride, std::int64_t num_rows)>;
 
 class CalibrationPass {
@@ -50,7 +51,8 @@ class CalibrationPass {
   // expert_idx is 0 for a dense MLP.
   void visit_gate_inputs(std::size_t expert_idx, const RowsVisitor& visit);
   void visit_activations(const MlpWeights& mlp, std::size_t expert_idx, const RowsVisitor& visit);
-  // The MLP's, or an expert's weighted, outputs, gathered until finish_mlp() adds them to the stream.
+  // The MLP's, or an expert's weighted, outputs, gathered until finish_mlp() adds them to the
+  // stream.
   void run_mlp(const MlpWeights& mlp, std::size_t expert_idx);
   void finish_mlp(const LayerWeights& layer);
 
@@ -59,7 +61,8 @@ class CalibrationPass {
   void restore();
 
  private:
-  CalibrationPass(ops::Context& ctx, const DecoderParts& parts) : ctx_(ctx), parts_(parts), rope_(parts.config) {}
+  CalibrationPass(ops::Context& ctx, const DecoderParts& parts)
+      : ctx_(ctx), parts_(parts), rope_(parts.config) {}
 
   // Sequences that are run together.
   struct Chunk {
@@ -68,7 +71,9 @@ class CalibrationPass {
   };
 
   Status mix_chunk(const Chunk& chunk, const LayerWeights& layer, std::int32_t layer_idx);
+
   float* stream(std::int64_t row) { return hidden_.data() + row * parts_.config.embed_dim; }
+
   // Rows of the kept inputs that an MLP reads, a few at a time.
   void for_mlp_rows(std::size_t expert_idx,
                     const std::function<void(const float* x, std::span<const std::int32_t> rows,
@@ -88,7 +93,7 @@ class CalibrationPass {
   RopeTables rope_;
   AttentionBuffers attention_;
   std::vector<float> normed_, gate_, up_, gathered_, out_;
-  std::vector<std::vector<std::int32_t>> expert_rows_;   // of each expert, ascending
+  std::vector<std::vector<std::int32_t>> expert_rows_;  // of each expert, ascending
   std::vector<std::vector<float>> expert_weights_;
 };
 

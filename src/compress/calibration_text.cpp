@@ -82,7 +82,7 @@ std::vector<CalibrationText> pieces(std::string_view content) {
     if (content.size() > kPiece) {
       const std::size_t line_end = content.rfind('\n', kPiece);
       const std::size_t next_end = content.find('\n', kPiece);
-      end = line_end != std::string_view::npos ? line_end + 1
+      end = line_end != std::string_view::npos   ? line_end + 1
             : next_end != std::string_view::npos ? next_end + 1
                                                  : content.size();
     }
@@ -247,6 +247,7 @@ Result<CalibrationSet> read_calibration(const CalibrationSpec& spec, const Model
     hash.update({reinterpret_cast<const char*>(sequence.data()), sequence.size() * 4});
   }
   out.hash = hash.finish();
+  out.num_sequences = out.sequences.size();
   return out;
 }
 

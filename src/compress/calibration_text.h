@@ -1,9 +1,10 @@
 // Calibration texts: which tokens a quantizer sees.
 //
 // Files are JSONL, one object a line with "text" or with "messages" (rendered by the model's chat
-// template), or plain text, which is cut at line ends into texts of some pages. Texts are taken in an order that
-// the seed decides, cut into windows without leaving anything out, until the wanted number of tokens
-// is there; several files share it by their weights. Thread rule: pure functions on the file system.
+// template), or plain text, which is cut at line ends into texts of some pages. Texts are taken in
+// an order that the seed decides, cut into windows without leaving anything out, until the wanted
+// number of tokens is there; several files share it by their weights. Thread rule: pure functions
+// on the file system.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ struct CalibrationFile {
 
 struct CalibrationSet {
   std::vector<std::vector<std::int32_t>> sequences;
+  std::size_t num_sequences = 0;  // of those above, also when they were let go
   std::vector<CalibrationFile> files;
   std::int64_t tokens = 0;
   std::string hash;  // of the tokens: two models with one hash saw the same

@@ -121,8 +121,8 @@ std::vector<LayoutTensor> gptq_layout(const QuantizedWeights& q) {
   const int bits = q.scheme.bits;
   const std::int64_t groups = q.num_groups();
   // Codes run down the inputs: word row r, column n.
-  const auto codes =
-      pack_lines(q.rows, q.cols, bits, [&](std::int64_t n, std::int64_t k) { return code_at(q, n, k); });
+  const auto codes = pack_lines(q.rows, q.cols, bits,
+                                [&](std::int64_t n, std::int64_t k) { return code_at(q, n, k); });
   const auto zeros = pack_lines(groups, q.rows, bits,
                                 [&](std::int64_t g, std::int64_t n) { return zero_at(q, n, g); });
   std::vector<std::int32_t> group_of(static_cast<std::size_t>(q.cols));
@@ -143,12 +143,10 @@ std::vector<LayoutTensor> awq_layout(const QuantizedWeights& q) {
     return i / 8 * 8 + kPlaces[static_cast<std::size_t>(i % 8)];
   };
   const std::int64_t groups = q.num_groups();
-  const auto codes = pack_lines(q.cols, q.rows, 4, [&](std::int64_t k, std::int64_t i) {
-    return code_at(q, place(i), k);
-  });
-  const auto zeros = pack_lines(groups, q.rows, 4, [&](std::int64_t g, std::int64_t i) {
-    return zero_at(q, place(i), g);
-  });
+  const auto codes = pack_lines(
+      q.cols, q.rows, 4, [&](std::int64_t k, std::int64_t i) { return code_at(q, place(i), k); });
+  const auto zeros = pack_lines(
+      groups, q.rows, 4, [&](std::int64_t g, std::int64_t i) { return zero_at(q, place(i), g); });
   return {tensor(".qweight", DType::kI32, {q.cols, q.rows / 8}, codes),
           tensor(".qzeros", DType::kI32, {groups, q.rows / 8}, zeros),
           tensor(".scales", DType::kF16, {groups, q.rows}, scales_by_group(q))};
@@ -170,18 +168,16 @@ std::vector<LayoutTensor> compressed_layout(const QuantizedWeights& q, bool int8
             tensor(".weight_scale", DType::kF32, {q.rows, groups}, wide_scales(q))};
   }
   // Stored codes are signed ones plus half the range: ours as they are.
-  const auto codes = pack_lines(q.rows, q.cols, bits, [&](std::int64_t n, std::int64_t k) {
-    return code_at(q, n, k);
-  });
+  const auto codes = pack_lines(q.rows, q.cols, bits,
+                                [&](std::int64_t n, std::int64_t k) { return code_at(q, n, k); });
   const std::vector<std::int64_t> shape{q.rows, q.cols};
   std::vector<LayoutTensor> out{
       tensor(".weight_packed", DType::kI32, {q.rows, (q.cols * bits + 31) / 32}, codes),
       tensor(".weight_scale", DType::kF16, {q.rows, groups}, q.scales),
       tensor(".weight_shape", DType::kI64, {2}, shape)};
   if (q.scheme.kind == GridKind::kZeroPoint) {
-    const auto zeros = pack_lines(groups, q.rows, bits, [&](std::int64_t g, std::int64_t n) {
-      return zero_at(q, n, g);
-    });
+    const auto zeros = pack_lines(groups, q.rows, bits,
+                                  [&](std::int64_t g, std::int64_t n) { return zero_at(q, n, g); });
     out.push_back(tensor(".weight_zero_point", DType::kI32, {(q.rows * bits + 31) / 32, groups},
                          transposed(zeros, groups)));
   }

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "base/check.h"
+#include "base/printable.h"
 
 namespace trine {
 
@@ -37,9 +37,10 @@ Status check_gptq_format(const QuantScheme& scheme) {
 
 Status check_awq_format(const QuantScheme& scheme) {
   if (scheme.bits != 4 || scheme.kind == GridKind::kFloat8) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--format awq has 4 bits only, not {}; gptq, compressed-tensors and gguf have others",
-                scheme.text());
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--format awq has 4 bits only, not {}; gptq, compressed-tensors and gguf have others",
+        scheme.text());
   }
   return {};
 }
@@ -67,9 +68,10 @@ Status check_bits_of(std::string_view option, int bits, OutputFormat format) {
     return fail(ErrorCode::kInvalidArgument, "--{} {}: there are 8 and 16", option, bits);
   }
   if (bits == 8 && format != OutputFormat::kGguf) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--{} 8: readers of {} files expect this table in 16 bits; --format gguf holds it in 8",
-                option, format_name(format));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "--{} 8: readers of {} files expect this table in 16 bits; --format gguf holds it in 8",
+        option, format_name(format));
   }
   return {};
 }
@@ -103,6 +105,69 @@ Status check_options(const QuantizeOptions& options) {
   TRINE_TRY(check_bits_of("head-bits", options.head_bits, options.format));
   TRINE_TRY(check_bits_of("embedding-bits", options.embedding_bits, options.format));
   return {};
+}
+
+namespace {
+
+Status parse_part(std::string_view part, QuantScheme& scheme) {
+  if (part == "2" || part == "3" || part == "4" || part == "8") {
+    scheme.bits = part[0] - '0';
+  } else if (part == "g32" || part == "g64" || part == "g128" || part == "g256") {
+    scheme.group = part == "g32" ? 32 : part == "g64" ? 64 : part == "g128" ? 128 : 256;
+  } else if (part == "row") {
+    scheme.group = 0;
+  } else if (part == "sym") {
+    scheme.kind = GridKind::kSymmetric;
+  } else if (part == "asym") {
+    scheme.kind = GridKind::kZeroPoint;
+  } else if (part == "fp8") {
+    scheme = {8, 0, GridKind::kFloat8};
+  } else {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "\"{}\" is none of keep, w8a16, fp8, 2, 3, 4, 8, g32, g64, g128, g256, row, sym, asym",
+        printable(part));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ModuleRule> parse_rule(std::string_view text, const QuantScheme& base) {
+  const std::size_t equals = text.rfind('=');
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--override {}: PATTERN=WHAT is expected, as in '*.down_proj=8:g32'",
+                printable(text));
+  }
+  ModuleRule rule;
+  rule.pattern = std::string(text.substr(0, equals));
+  rule.scheme = base;
+  std::string_view what = text.substr(equals + 1);
+  if (what == "keep" || what == "w8a16") {
+    rule.keep = what == "keep";
+    rule.plain_activations = what == "w8a16";
+    return rule;
+  }
+  for (bool more = true; more;) {
+    const std::size_t colon = what.find(':');
+    const Status parsed = parse_part(what.substr(0, colon), rule.scheme);
+    if (!parsed.has_value()) {
+      return fail(ErrorCode::kInvalidArgument, "--override {}: {}", printable(text),
+                  parsed.error().message);
+    }
+    more = colon != std::string_view::npos;
+    what.remove_prefix(more ? colon + 1 : what.size());
+  }
+  return rule;
+}
+
+QuantScheme format_scheme(OutputFormat format, QuantScheme scheme) {
+  if (format == OutputFormat::kGguf && scheme.kind == GridKind::kZeroPoint && scheme.bits == 4 &&
+      scheme.group == 32) {
+    scheme.kind = GridKind::kMin;
+  }
+  return scheme;
 }
 
 bool pattern_matches(std::string_view pattern, std::string_view name) {

@@ -39,7 +39,7 @@ struct QuantizeOptions {
   // activations (W8A16).
   double smooth_limit = 0.01;
   std::vector<float> alphas{0.4F, 0.5F, 0.6F, 0.7F, 0.8F, 0.9F};
-  bool force = false;  // requantize what is quantized, replace what exists
+  bool requantize = false;  // take a source that is quantized already
 };
 
 bool needs_calibration(QuantMethod method);
@@ -49,6 +49,15 @@ bool uses_second_moments(QuantMethod method);
 // The options fit each other and the format. Errors: invalid_argument naming the option and what
 // there is instead.
 Status check_options(const QuantizeOptions& options);
+
+// "PATTERN=WHAT": keep, w8a16, fp8, or parts apart from each other by ':' of bits (2, 3, 4, 8),
+// group (g32, row) and sym or asym; what is left out is as in `base`. Errors: invalid_argument
+// naming the part.
+Result<ModuleRule> parse_rule(std::string_view text, const QuantScheme& base);
+
+// The scheme as the format holds it: GGUF's blocks of 4 bits with a minimum instead of a zero
+// point.
+QuantScheme format_scheme(OutputFormat format, QuantScheme scheme);
 
 // Whether `name` matches a rule's pattern.
 bool pattern_matches(std::string_view pattern, std::string_view name);

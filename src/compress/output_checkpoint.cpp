@@ -5,7 +5,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -23,10 +22,16 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 // Beside the weights, what a model needs to be used.
-constexpr std::array kCompanions{
-    "generation_config.json", "tokenizer.json",  "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json",      "tokenizer.model", "vocab.json",            "merges.txt",
-    "chat_template.jinja",    "chat_template.json"};
+constexpr std::array kCompanions{"generation_config.json",
+                                 "tokenizer.json",
+                                 "tokenizer_config.json",
+                                 "special_tokens_map.json",
+                                 "added_tokens.json",
+                                 "tokenizer.model",
+                                 "vocab.json",
+                                 "merges.txt",
+                                 "chat_template.jinja",
+                                 "chat_template.json"};
 
 fs::path folder_of(const std::string& source) {
   const fs::path given(source);
@@ -60,53 +65,24 @@ Status write_config(const OutputContext& context, const fs::path& out) {
   return write_text(out / "trine_quantization.json", context.provenance.dump(2) + "\n");
 }
 
-struct Plan {
-  std::vector<OutputTensor> tensors;
-  std::set<std::string> quantized;  // names of tensors that hold codes, scales or zeros
-};
-
-// The companion of a module that shares its name: ".bias" of one that was folded into.
-std::optional<OutputTensor> folded(const OutputContext& context, const TensorInfo& tensor) {
-  if (context.results.folded_in(tensor.name) < 0) {
-    return std::nullopt;
-  }
-  return OutputTensor{tensor.name, DType::kF32, tensor.shape,
-                      [&context, name = tensor.name]() -> Result<std::vector<std::byte>> {
-                        TRINE_TRY_ASSIGN(const std::vector<float> values,
-                                         context.results.folded(name));
-                        return narrowed(values, DType::kF32);
-                      }};
-}
-
-Plan plan_tensors(const OutputContext& context) {
-  Plan plan;
+OutputPlan plan_tensors(const OutputContext& context) {
+  OutputPlan plan;
   const auto& modules = context.results.modules();
   for (const TensorInfo& tensor : context.parts.checkpoint->weights().tensors()) {
-    if (auto changed = folded(context, tensor)) {
-      plan.tensors.push_back(*std::move(changed));
-      continue;
-    }
     const std::string name = module_of(tensor.name);
     const auto at = name == tensor.name ? modules.end() : modules.find(name);
-    if (at == modules.end() || (!at->second.scheme.has_value() && !at->second.kept)) {
+    if (context.results.folded_in(tensor.name) >= 0) {
+      plan.tensors.push_back(folded_vector(context, tensor, tensor.name));
+    } else if (at != modules.end() && at->second.scheme.has_value()) {
+      for (OutputTensor& part :
+           layout_tensors(context, at->second, name, tensor.shape[0], tensor.shape[1], {})) {
+        plan.quantized.insert(part.name);
+        plan.tensors.push_back(std::move(part));
+      }
+    } else if (at != modules.end() && at->second.kept) {
+      plan.tensors.push_back(scaled_matrix(context, at->second, tensor, tensor.name));
+    } else {
       plan.tensors.push_back(copied(tensor, tensor.name));
-      continue;
-    }
-    const QuantizedModule& module = at->second;
-    if (!module.scheme.has_value()) {
-      plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape,
-                              [&context, &module, dtype = tensor.dtype]()
-                                  -> Result<std::vector<std::byte>> {
-                                TRINE_TRY_ASSIGN(const std::vector<float> values,
-                                                 context.results.kept(module));
-                                return narrowed(values, dtype);
-                              }});
-      continue;
-    }
-    for (OutputTensor& part :
-         layout_tensors(context, module, name, tensor.shape[0], tensor.shape[1], {})) {
-      plan.quantized.insert(part.name);
-      plan.tensors.push_back(std::move(part));
     }
   }
   return plan;
@@ -122,7 +98,7 @@ Result<OutputSizes> write_checkpoint(const OutputContext& context, const std::st
     return fail(ErrorCode::kInvalidArgument, "cannot create {}: {}", out, error.message());
   }
   TRINE_TRY(write_config(context, folder));
-  const Plan plan = plan_tensors(context);
+  const OutputPlan plan = plan_tensors(context);
   std::vector<SafetensorsSpec> specs;
   std::map<std::string, const OutputTensor*> by_name;
   for (const OutputTensor& tensor : plan.tensors) {
@@ -139,9 +115,7 @@ Result<OutputSizes> write_checkpoint(const OutputContext& context, const std::st
     TRINE_TRY_ASSIGN(const std::vector<std::byte> bytes, tensor.make());
     TRINE_TRY(writer.append(tensor.name, bytes));
     count_size(tensor, bytes.size(), plan.quantized.contains(tensor.name), sizes);
-    if (context.progress) {
-      context.progress(tensor.name);
-    }
+    TRINE_TRY(context.progress(tensor.name));
   }
   TRINE_TRY(writer.finish());
   return sizes;

@@ -13,7 +13,8 @@ std::vector<std::byte> narrowed(std::span<const float> values, DType dtype) {
   }
   std::vector<std::byte> out(values.size() * 2);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint16_t half = dtype == DType::kBF16 ? f32_to_bf16(values[i]) : f32_to_f16(values[i]);
+    const std::uint16_t half =
+        dtype == DType::kBF16 ? f32_to_bf16(values[i]) : f32_to_f16(values[i]);
     std::memcpy(out.data() + 2 * i, &half, sizeof half);
   }
   return out;
@@ -23,6 +24,24 @@ OutputTensor copied(const TensorInfo& tensor, std::string name) {
   return {std::move(name), tensor.dtype, tensor.shape,
           [data = tensor.data]() -> Result<std::vector<std::byte>> {
             return std::vector<std::byte>(data.begin(), data.end());
+          }};
+}
+
+OutputTensor folded_vector(const OutputContext& context, const TensorInfo& tensor,
+                           std::string name) {
+  return {std::move(name), DType::kF32, tensor.shape,
+          [&context, source = tensor.name]() -> Result<std::vector<std::byte>> {
+            TRINE_TRY_ASSIGN(const std::vector<float> values, context.results.folded(source));
+            return narrowed(values, DType::kF32);
+          }};
+}
+
+OutputTensor scaled_matrix(const OutputContext& context, const QuantizedModule& module,
+                           const TensorInfo& tensor, std::string name) {
+  return {std::move(name), tensor.dtype, tensor.shape,
+          [&context, &module, dtype = tensor.dtype]() -> Result<std::vector<std::byte>> {
+            TRINE_TRY_ASSIGN(const std::vector<float> values, context.results.kept(module));
+            return narrowed(values, dtype);
           }};
 }
 
@@ -67,8 +86,16 @@ std::vector<OutputTensor> layout_tensors(const OutputContext& context,
 void count_size(const OutputTensor& tensor, std::uint64_t bytes, bool quantized,
                 OutputSizes& sizes) {
   const auto ends = [&](std::string_view suffix) { return tensor.name.ends_with(suffix); };
+  const DTypeInfo& type = dtype_info(tensor.dtype);
   if (!quantized) {
     sizes.kept += bytes;
+  } else if (type.block_elems > 1) {
+    // Each block has a scale, and Q4_1's its least value.
+    const std::uint64_t scales = bytes / static_cast<std::uint64_t>(type.block_bytes) * 2;
+    const std::uint64_t zeros = tensor.dtype == DType::kQ4_1 ? scales : 0;
+    sizes.scales += scales;
+    sizes.zeros += zeros;
+    sizes.codes += bytes - scales - zeros;
   } else if (ends("scales") || ends("weight_scale")) {
     sizes.scales += bytes;
   } else if (ends("qzeros") || ends("weight_zero_point")) {

@@ -108,8 +108,7 @@ Json compressed_config(const QuantizeOptions& options,
       ignore.push_back(name);
       continue;
     }
-    const bool int8 =
-        options.method == QuantMethod::kSmoothQuant && !module.plain_activations;
+    const bool int8 = options.method == QuantMethod::kSmoothQuant && !module.plain_activations;
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const CompressedGroup& g) {
       return g.scheme == *module.scheme && g.int8_activations == int8;
     });
@@ -124,8 +123,11 @@ Json compressed_config(const QuantizeOptions& options,
     const CompressedGroup& group = groups[i];
     Json activations = nullptr;
     if (group.int8_activations) {
-      activations = {{"num_bits", 8},       {"type", "int"},  {"symmetric", true},
-                     {"strategy", "token"}, {"dynamic", true}};
+      activations = {{"num_bits", 8},
+                     {"type", "int"},
+                     {"symmetric", true},
+                     {"strategy", "token"},
+                     {"dynamic", true}};
     }
     // One kind of module needs no list of names.
     const Json targets = groups.size() == 1 ? Json::array({"Linear"}) : Json(group.targets);
@@ -139,7 +141,9 @@ Json compressed_config(const QuantizeOptions& options,
     return layout_of(g) != layout_of(groups.front());
   });
   return {{"quant_method", "compressed-tensors"},
-          {"format", groups.empty() ? "dense" : mixed ? "mixed-precision" : layout_of(groups[0])},
+          {"format", groups.empty() ? "dense"
+                     : mixed        ? "mixed-precision"
+                                    : layout_of(groups[0])},
           {"quantization_status", "compressed"},
           {"config_groups", config_groups},
           {"ignore", ignore},

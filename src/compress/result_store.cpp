@@ -111,9 +111,21 @@ Result<std::vector<float>> ResultStore::folded(const std::string& name) {
   return fail(ErrorCode::kInternal, "no folded vector {}", name);
 }
 
-void ResultStore::remove() {
+void ResultStore::clear() {
   std::error_code error;
-  fs::remove_all(folder_, error);
+  for (std::int32_t i = 0; fs::remove(path_of(i), error); ++i) {
+  }
+  fs::remove_all(output_path(), error);
+  fs::remove_all(replaced_path(), error);
+  modules_.clear();
+  folded_.clear();
+  last_idx_ = -1;
+}
+
+void ResultStore::remove() {
+  clear();
+  std::error_code error;
+  fs::remove(folder_, error);
 }
 
 }  // namespace trine

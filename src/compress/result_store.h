@@ -45,7 +45,14 @@ class ResultStore {
   Result<std::vector<float>> kept(const QuantizedModule& module);
   Result<std::vector<float>> folded(const std::string& name);
 
-  // Removes the folder and all in it.
+  // Where an output is made before it gets its name, and where the one that it replaces goes.
+  std::string output_path() const { return folder_ + "/output"; }
+
+  std::string replaced_path() const { return folder_ + "/replaced"; }
+
+  // Forgets all results, also those of other runs.
+  void clear();
+  // Removes the folder with what this class and its user put there; what else it holds stays.
   void remove();
 
  private:

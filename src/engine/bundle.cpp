@@ -44,7 +44,8 @@ double weight_traffic(const Checkpoint& weights, const ModelConfig& config) {
   double bytes = 0.0;
   for (const TensorInfo& tensor : weights.tensors()) {
     const bool embedding =
-        tensor.name == "token_embd.weight" || tensor.name.ends_with("embed_tokens.weight");
+        tensor.name.starts_with("token_embd.") ||
+        tensor.name.find("embed_tokens.") != std::string::npos;  // or its codes and scales
     if (embedding && !config.tied_embeddings) {
       continue;
     }

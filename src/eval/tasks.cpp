@@ -230,7 +230,7 @@ class Reader {
       return {};
     }
     for (const std::string& pattern : task_.answers) {
-      auto compiled = text::Regex::compile(pattern);
+      auto compiled = text::Regex::compile_as_pcre2(pattern);
       if (!compiled.has_value()) {
         return fail(ErrorCode::kInvalidArgument, "\"answer\": {}", compiled.error().message);
       }
@@ -370,7 +370,7 @@ Result<std::vector<Task>> parse_tasks(std::string_view content, const std::strin
     }
     task->line = number;
     if (task->id.empty()) {
-      task->id = fmt::format("{}", number);
+      task->id = fmt::format("line {}", number);
     }
     if (const auto [at, fresh] = ids.emplace(task->id, number); !fresh) {
       return fail(ErrorCode::kInvalidArgument, "{}:{}: \"id\" is '{}', as in line {}", name, number,

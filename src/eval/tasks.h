@@ -35,7 +35,7 @@ struct Ignored {
 };
 
 struct Task {
-  std::string id;         // the line's number when it has none
+  std::string id;         // "line 7" when it has none
   std::int64_t line = 0;  // of the file
   std::string prompt;     // sent as it is; empty: messages count
   std::string messages;   // a JSON array in the OpenAI shape, through the chat template

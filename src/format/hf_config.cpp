@@ -638,6 +638,17 @@ Result<HfConfig> parse_family(JsonFields& fields, const FamilyDefaults& family) 
   return config;
 }
 
+// Of the outer level. compressed-tensors' older files use the second name.
+Status parse_quantization(const Json& root, HfConfig& config) {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    const auto value = root.find(key);
+    if (value != root.end() && !says_nothing(*value) && !config.quantization.has_value()) {
+      TRINE_TRY_ASSIGN(config.quantization, parse_quant_config(*value, fmt::format("{}.", key)));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<HfConfig> parse_hf_config(std::string_view json_text) {
@@ -655,7 +666,9 @@ Result<HfConfig> parse_hf_config(std::string_view json_text) {
     if (root.contains("model_type") && root.at("model_type") == "gemma3") {
       return fail(ErrorCode::kCorruptData, "key text_config is missing for model type gemma3");
     }
-    return parse_family(fields, *family);
+    TRINE_TRY_ASSIGN(HfConfig config, parse_family(fields, *family));
+    TRINE_TRY(parse_quantization(root, config));
+    return config;
   }
   if (family->model_type != "gemma3_text" || !text->is_object()) {
     return fail(ErrorCode::kUnsupported,
@@ -681,6 +694,7 @@ Result<HfConfig> parse_hf_config(std::string_view json_text) {
     TRINE_TRY(parse_token_ids(fields, config));
   }
   TRINE_TRY(fields.status());
+  TRINE_TRY(parse_quantization(root, config));
   return config;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "format/quant_config.h"
 
 namespace trine {
 
@@ -74,6 +75,7 @@ struct HfConfig {
   std::vector<bool> moe_layer;  // per layer; empty when dense
   std::int64_t bos_token_id = -1;
   std::vector<std::int64_t> eos_token_ids;
+  std::optional<QuantConfig> quantization;  // quantization_config, compression_config
 };
 
 // Limits far above any released model of these families and far below what could overflow a size.

@@ -67,9 +67,7 @@ constexpr RefusedKey kRefused[] = {
     {"moe_layers", "this kind of routing"},
     {"interleave_moe_layer_step", "this kind of routing", true},
     // stored in another form, or with more heads
-    {"quantization_config", "a quantized checkpoint of this kind"},
     {"quantization", "a quantized checkpoint of this kind"},
-    {"compression_config", "a quantized checkpoint of this kind"},
     {"num_nextn_predict_layers", "a multi-token head"},
     {"ssm_cfg", "a state-space layer"},
     {"mamba_d_state", "a state-space layer"},
@@ -118,6 +116,8 @@ constexpr std::string_view kRead[] = {
     "mlp_only_layers",
     "bos_token_id",
     "eos_token_id",
+    "quantization_config",
+    "compression_config",
 };
 
 // Notes about the file, training, other parts of a multimodal model, and defaults of generation.

@@ -25,6 +25,7 @@ bool is_root(std::string_view name) {
 bool is_companion(std::string_view name) {
   const bool tokenizer = name.starts_with("tokenizer") && name.ends_with(".json");
   return is_root(name) && (name == "config.json" || name == "generation_config.json" || tokenizer ||
+                           name == "quantize_config.json" || name == "quant_config.json" ||
                            name.starts_with("chat_template"));
 }
 

@@ -10,7 +10,8 @@
 //   acc = fma(weight_min, float(sum of activation codes) * activation_scale, acc)   schemes with a
 //   min
 // and last acc + bias when there is one. weight_scale and weight_min are float32 and exact for
-// every scheme (the bits of f16 or of f16 times a small integer). The chain is the same for any
+// every scheme (the bits of f16 or of f16 times a small integer) but kF32Zero, whose weight_min is
+// -(scale * zero), rounded once. The chain is the same for any
 // number of rows, any tile and any instruction set, so results are bit-equal throughout. Shapes: W
 // [rows N, cols K], X [num_rows M, K], y [M, N]. Errors: none. Thread rule: pure functions on the
 // caller's memory.
@@ -38,6 +39,7 @@ enum class ScaleKind : std::uint8_t {
   kF32,         // f32 scale per group
   kF16Min,      // f16 scale and f16 min per group: w = scale * code + min
   kF16Zero,     // f16 scale and u8 zero point per group: w = scale * (code - zero)
+  kF32Zero,     // the same with an f32 scale
   kSuperI8,     // f16 super scale per 256 columns, i8 scale per group
   kSuperU8Min,  // f16 super scale and super min, u8 scale and min: w = d s code - dmin m
 };
@@ -54,7 +56,7 @@ struct PackedScheme {
 // The integer that is subtracted from a stored code; 0 where a min takes its place.
 constexpr std::int32_t packed_zero_point(const PackedScheme& s) {
   if (s.scales == ScaleKind::kF16Min || s.scales == ScaleKind::kF16Zero ||
-      s.scales == ScaleKind::kSuperU8Min) {
+      s.scales == ScaleKind::kF32Zero || s.scales == ScaleKind::kSuperU8Min) {
     return 0;
   }
   constexpr std::int32_t kZeros[kNumCodeKinds] = {2, 4, 8, 16, 32, 128, 128, 16};
@@ -77,7 +79,7 @@ constexpr std::int64_t packed_strip_bytes(CodeKind codes) {
 
 // Scales of one unit; a unit is one group, or two where there are super scales.
 constexpr std::int64_t packed_header_bytes(ScaleKind scales) {
-  constexpr std::int64_t kBytes[6] = {64, 128, 128, 128, 64, 128};
+  constexpr std::int64_t kBytes[7] = {64, 128, 128, 128, 192, 64, 128};
   return kBytes[static_cast<int>(scales)];
 }
 

@@ -99,6 +99,13 @@ struct Header {
   F super_min[kVectors];
 };
 
+// Floats at any address.
+TRINE_DOT_INLINE F fload_bytes(const std::uint8_t* p) {
+  F out;
+  __builtin_memcpy(&out, p, sizeof out);
+  return out;
+}
+
 TRINE_DOT_INLINE const std::uint8_t* read_super(ScaleKind kind, const std::uint8_t* p,
                                                 Header& header) {
 #pragma GCC unroll 4
@@ -120,12 +127,9 @@ TRINE_DOT_INLINE const std::uint8_t* read_header(ScaleKind kind, const std::uint
       case ScaleKind::kF16:
         header.scale[0][v] = fload_f16(p + 2 * row);
         break;
-      case ScaleKind::kF32: {
-        F scale;
-        __builtin_memcpy(&scale, p + 4 * row, sizeof scale);
-        header.scale[0][v] = scale;
+      case ScaleKind::kF32:
+        header.scale[0][v] = fload_bytes(p + 4 * row);
         break;
-      }
       case ScaleKind::kF16Min:
         header.scale[0][v] = fload_f16(p + 2 * row);
         header.min[0][v] = fload_f16(p + 64 + 2 * row);
@@ -133,6 +137,10 @@ TRINE_DOT_INLINE const std::uint8_t* read_header(ScaleKind kind, const std::uint
       case ScaleKind::kF16Zero:
         header.scale[0][v] = fload_f16(p + 2 * row);
         header.min[0][v] = fneg(fmul(header.scale[0][v], fload_u8(p + 64 + row)));
+        break;
+      case ScaleKind::kF32Zero:
+        header.scale[0][v] = fload_bytes(p + 4 * row);
+        header.min[0][v] = fneg(fmul(header.scale[0][v], fload_u8(p + 128 + row)));
         break;
       case ScaleKind::kSuperI8:
         header.scale[0][v] = fmul(header.super[v], fload_i8(p + row));

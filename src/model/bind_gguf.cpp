@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "model/config_sources.h"
 #include "model/weights.h"
 
 namespace trine {
@@ -22,7 +23,8 @@ Status bind_experts(TensorBinder& binder, const ModelConfig& config, const std::
   const std::int64_t ffn = moe.ffn_dim;
   TRINE_TRY(binder.matrix(block + "ffn_gate_inp.weight", moe.num_experts, embed, out.router));
   const auto count = static_cast<std::size_t>(moe.num_experts);
-  if (binder.has(block + "ffn_gate.0.weight")) {  // files from before the experts were merged
+  if (binder.has_matrix(block +
+                        "ffn_gate.0.weight")) {  // files from before the experts were merged
     for (std::size_t e = 0; e < count; ++e) {
       MlpWeights& expert = out.experts.emplace_back();
       TRINE_TRY(
@@ -37,14 +39,13 @@ Status bind_experts(TensorBinder& binder, const ModelConfig& config, const std::
   std::vector<ops::WeightView> gate;
   std::vector<ops::WeightView> up;
   std::vector<ops::WeightView> down;
-  if (binder.has(block + "ffn_gate_up_exps.weight")) {
+  if (binder.has_matrix(block + "ffn_gate_up_exps.weight")) {
     TRINE_TRY(
         binder.experts(block + "ffn_gate_up_exps.weight", moe.num_experts, 2 * ffn, embed, gate));
     up = gate;
     for (std::size_t e = 0; e < gate.size(); ++e) {
-      gate[e].rows = ffn;
-      up[e].rows = ffn;
-      up[e].data += ffn * up[e].row_bytes;
+      gate[e] = rows_of(up[e], 0, ffn);
+      up[e] = rows_of(up[e], ffn, ffn);
     }
   } else {
     TRINE_TRY(binder.experts(block + "ffn_gate_exps.weight", moe.num_experts, ffn, embed, gate));
@@ -67,7 +68,7 @@ Status bind_mlp(TensorBinder& binder, const ModelConfig& config, const std::stri
                 MlpWeights& out) {
   const std::int64_t embed = config.embed_dim;
   const std::int64_t ffn = config.ffn_dim;
-  if (config.family == "phi3" && !binder.has(block + "ffn_gate.weight")) {
+  if (config.family == "phi3" && !binder.has_matrix(block + "ffn_gate.weight")) {
     const std::array<std::int64_t, 2> rows{ffn, ffn};
     const std::array<ops::WeightView*, 2> parts{&out.gate, &out.up};
     TRINE_TRY(binder.stacked(block + "ffn_up.weight", rows, embed, parts));
@@ -86,7 +87,7 @@ Status bind_attention(TensorBinder& binder, const ModelConfig& config, const std
   const std::int64_t embed = config.embed_dim;
   const std::int64_t q_dim = std::int64_t{config.num_heads} * config.head_dim;
   const std::int64_t kv_dim = std::int64_t{config.num_kv_heads} * config.head_dim;
-  if (binder.has(block + "attn_qkv.weight")) {
+  if (binder.has_matrix(block + "attn_qkv.weight")) {
     const std::array<std::int64_t, 3> rows{q_dim, kv_dim, kv_dim};
     const std::array<ops::WeightView*, 3> parts{&out.q, &out.k, &out.v};
     TRINE_TRY(binder.stacked(block + "attn_qkv.weight", rows, embed, parts));
@@ -110,12 +111,15 @@ Status bind_attention(TensorBinder& binder, const ModelConfig& config, const std
 
 Result<DecoderWeights> bind_gguf_weights(const Checkpoint& checkpoint, ModelConfig& config) {
   DecoderWeights weights;
-  TensorBinder binder(checkpoint, weights);
+  TensorBinder binder(checkpoint, weights,
+                      config.quantization.has_value() ? &*config.quantization : nullptr);
+  TRINE_TRY(
+      binder.check_configured(fmt::format("the metadata key {} is missing", kGgufQuantizationKey)));
   const std::int64_t embed = config.embed_dim;
   config.qkv_bias = binder.has("blk.0.attn_q.bias");
   config.output_bias = binder.has("blk.0.attn_output.bias");
   config.mlp_bias = binder.has("blk.0.ffn_down.bias");
-  config.tied_embeddings = !binder.has("output.weight");
+  config.tied_embeddings = !binder.has_matrix("output.weight");
   TRINE_TRY(binder.matrix("token_embd.weight", config.vocab_size, embed, weights.embedding));
   for (std::int32_t i = 0; i < config.num_layers; ++i) {
     LayerWeights& layer = weights.layers.emplace_back();
@@ -142,6 +146,7 @@ Result<DecoderWeights> bind_gguf_weights(const Checkpoint& checkpoint, ModelConf
   }
   TRINE_TRY(binder.check_missing());
   TRINE_TRY(binder.check_unused(allowed_unused));
+  binder.log_quantized();
   return weights;
 }
 

@@ -1,9 +1,12 @@
 // Names of a Hugging Face checkpoint -> parts of the decoder.
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "model/weights.h"
 
 namespace trine {
@@ -16,7 +19,7 @@ constexpr std::string_view kPrefixes[] = {"model.", "model.language_model.",
 
 std::string_view find_prefix(const TensorBinder& binder) {
   for (const std::string_view prefix : kPrefixes) {
-    if (binder.has(std::string(prefix) + "embed_tokens.weight")) {
+    if (binder.has_matrix(std::string(prefix) + "embed_tokens.weight")) {
       return prefix;
     }
   }
@@ -29,6 +32,19 @@ bool allowed_unused(std::string_view name) {
   return name.ends_with("rotary_emb.inv_freq") ||
          name.find("vision_tower.") != std::string_view::npos ||
          name.find("multi_modal_projector.") != std::string_view::npos;
+}
+
+// And in quantized checkpoints: what concerns activations and the KV cache, which are quantized
+// here by what they are when they come.
+bool allowed_unused_quantized(std::string_view name) {
+  constexpr std::string_view kNames[] = {
+      ".input_scale",  ".input_zero_point",  ".input_global_scale",
+      ".output_scale", ".output_zero_point", ".q_scale",
+      ".k_scale",      ".v_scale",           ".prob_scale",
+      ".k_zero_point", ".v_zero_point"};
+  return allowed_unused(name) ||
+         std::any_of(std::begin(kNames), std::end(kNames),
+                     [name](std::string_view end) { return name.ends_with(end); });
 }
 
 // "w1" of Mixtral or "gate_proj" of everyone else.
@@ -48,7 +64,7 @@ Status bind_experts(TensorBinder& binder, const ModelConfig& config, const std::
   const MoeConfig& moe = *config.moe;
   const std::int64_t embed = config.embed_dim;
   const std::int64_t ffn = moe.ffn_dim;
-  const bool mixtral = binder.has(layer + "block_sparse_moe.gate.weight");
+  const bool mixtral = binder.has_matrix(layer + "block_sparse_moe.gate.weight");
   const ExpertNames& names = mixtral ? kMixtralNames : kPlainNames;
   const std::string block = fmt::format("{}{}.", layer, names.block);
   TRINE_TRY(binder.matrix(block + "gate.weight", moe.num_experts, embed, out.router));
@@ -65,10 +81,8 @@ Status bind_experts(TensorBinder& binder, const ModelConfig& config, const std::
     out.experts.resize(count);
     for (std::size_t e = 0; e < count; ++e) {
       MlpWeights& expert = out.experts[e];
-      expert.gate = gate_up[e];
-      expert.gate.rows = ffn;
-      expert.up = expert.gate;
-      expert.up.data += ffn * expert.gate.row_bytes;
+      expert.gate = rows_of(gate_up[e], 0, ffn);
+      expert.up = rows_of(gate_up[e], ffn, ffn);
       expert.down = down[e];
     }
     return {};
@@ -91,7 +105,7 @@ Status bind_mlp(TensorBinder& binder, const ModelConfig& config, const std::stri
   const std::int64_t embed = config.embed_dim;
   const std::int64_t ffn = config.ffn_dim;
   const std::string mlp = layer + "mlp.";
-  if (binder.has(mlp + "gate_up_proj.weight")) {
+  if (binder.has_matrix(mlp + "gate_up_proj.weight")) {
     const std::array<std::int64_t, 2> rows{ffn, ffn};
     const std::array<ops::WeightView*, 2> parts{&out.gate, &out.up};
     TRINE_TRY(binder.stacked(mlp + "gate_up_proj.weight", rows, embed, parts));
@@ -111,7 +125,7 @@ Status bind_attention(TensorBinder& binder, const ModelConfig& config, const std
   const std::int64_t q_dim = std::int64_t{config.num_heads} * config.head_dim;
   const std::int64_t kv_dim = std::int64_t{config.num_kv_heads} * config.head_dim;
   const std::string attn = layer + "self_attn.";
-  if (binder.has(attn + "qkv_proj.weight")) {
+  if (binder.has_matrix(attn + "qkv_proj.weight")) {
     const std::array<std::int64_t, 3> rows{q_dim, kv_dim, kv_dim};
     const std::array<ops::WeightView*, 3> parts{&out.q, &out.k, &out.v};
     TRINE_TRY(binder.stacked(attn + "qkv_proj.weight", rows, embed, parts));
@@ -129,25 +143,29 @@ Status bind_attention(TensorBinder& binder, const ModelConfig& config, const std
   return binder.vector_if(config.qk_norm, attn + "k_norm.weight", config.head_dim, out.k_norm);
 }
 
+// Of two plain matrices; a quantized one is its own.
+bool same_matrix(const ops::WeightView& a, const ops::WeightView& b) {
+  return a.data != nullptr && b.data != nullptr && a.dtype == b.dtype &&
+         a.row_bytes == b.row_bytes &&
+         std::memcmp(a.data, b.data, static_cast<std::size_t>(a.rows * a.row_bytes)) == 0;
+}
+
 // The output matrix: the embedding when the file says so and does not hold another one.
 Status bind_output(TensorBinder& binder, const Checkpoint& checkpoint, ModelConfig& config,
                    DecoderWeights& weights) {
-  const std::string name = binder.has("language_model.lm_head.weight")
+  const std::string name = binder.has_matrix("language_model.lm_head.weight")
                                ? "language_model.lm_head.weight"
                                : "lm_head.weight";
-  if (!config.tied_embeddings || binder.has(name)) {
-    TRINE_TRY(binder.matrix(name, config.vocab_size, config.embed_dim, weights.output));
+  if (!config.tied_embeddings || binder.has_matrix(name)) {
+    TRINE_TRY(binder.vocabulary_matrix(name, config.vocab_size, config.embed_dim, weights.output));
   }
   if (!config.tied_embeddings) {
     return {};
   }
   const ops::WeightView& head = weights.output;
   const ops::WeightView& table = weights.embedding;
-  if (head.data != nullptr && table.data != nullptr) {
-    const bool same = head.dtype == table.dtype &&
-                      std::memcmp(head.data, table.data,
-                                  static_cast<std::size_t>(head.rows * head.row_bytes)) == 0;
-    if (!same) {
+  if (head.bound() && table.bound()) {
+    if (!same_matrix(head, table)) {
       log::warn(
           "{}: tie_word_embeddings is true, but {} differs from the embedding; the file's matrix "
           "is used",
@@ -164,11 +182,14 @@ Status bind_output(TensorBinder& binder, const Checkpoint& checkpoint, ModelConf
 
 Result<DecoderWeights> bind_hf_weights(const Checkpoint& checkpoint, ModelConfig& config) {
   DecoderWeights weights;
-  TensorBinder binder(checkpoint, weights);
+  TensorBinder binder(checkpoint, weights,
+                      config.quantization.has_value() ? &*config.quantization : nullptr);
+  TRINE_TRY(binder.check_configured(
+      "config.json has no quantization_config and there is no quantize_config.json beside it"));
   const std::string prefix(find_prefix(binder));
   const std::int64_t embed = config.embed_dim;
-  TRINE_TRY(
-      binder.matrix(prefix + "embed_tokens.weight", config.vocab_size, embed, weights.embedding));
+  TRINE_TRY(binder.vocabulary_matrix(prefix + "embed_tokens.weight", config.vocab_size, embed,
+                                     weights.embedding));
   for (std::int32_t i = 0; i < config.num_layers; ++i) {
     LayerWeights& layer = weights.layers.emplace_back();
     const std::string name = fmt::format("{}layers.{}.", prefix, i);
@@ -195,7 +216,9 @@ Result<DecoderWeights> bind_hf_weights(const Checkpoint& checkpoint, ModelConfig
   TRINE_TRY(binder.vector(prefix + "norm.weight", embed, weights.final_norm));
   TRINE_TRY(bind_output(binder, checkpoint, config, weights));
   TRINE_TRY(binder.check_missing());
-  TRINE_TRY(binder.check_unused(allowed_unused));
+  TRINE_TRY(binder.check_unused(config.quantization.has_value() ? allowed_unused_quantized
+                                                                : allowed_unused));
+  binder.log_quantized();
   return weights;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "format/quant_config.h"
 #include "ops/ops.h"
 
 namespace trine {
@@ -98,6 +99,8 @@ struct ModelConfig {
   std::optional<MoeConfig> moe;
   std::vector<std::int32_t> eos_ids;  // as the model file names them; may be empty
   std::int32_t bos_id = -1;           // -1: none named
+  // How the file's quantized matrices are stored, as far as their types do not say it.
+  std::optional<QuantConfig> quantization;
 };
 
 }  // namespace trine

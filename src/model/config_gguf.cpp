@@ -453,17 +453,20 @@ Status read_dims(Keys& keys, const Checkpoint& checkpoint, ModelConfig& config) 
                 "{} heads of {} dimensions: at most {} dimensions each and {} in all",
                 config.num_heads, config.head_dim, kMaxHfHeadDim, kMaxHfDim);
   }
-  TRINE_TRY_ASSIGN(const TensorInfo* table, checkpoint.require("token_embd.weight"));
+  const TensorInfo* table = checkpoint.find("token_embd.weight_packed");
+  if (table == nullptr) {
+    TRINE_TRY_ASSIGN(table, checkpoint.require("token_embd.weight"));
+  }
   if (table->shape.size() != 2 || table->shape[0] < 1 || table->shape[0] > kMaxHfVocab) {
     return fail(ErrorCode::kCorruptData,
-                "tensor token_embd.weight has shape {}: must be [1..{}, {}]",
-                shape_text(table->shape), kMaxHfVocab, config.embed_dim);
+                "tensor {} has shape {}: must be a row for each of 1..{} tokens", table->name,
+                shape_text(table->shape), kMaxHfVocab);
   }
   config.vocab_size = static_cast<std::int32_t>(table->shape[0]);
   const std::int32_t stated = keys.integer("vocab_size", config.vocab_size, 1, kMaxHfVocab);
   TRINE_TRY(keys.status());
   if (stated != config.vocab_size) {
-    return fail(ErrorCode::kCorruptData, "metadata key {} = {}, but token_embd.weight has {} rows",
+    return fail(ErrorCode::kCorruptData, "metadata key {} = {}, but the embedding has {} rows",
                 keys.name("vocab_size"), stated, config.vocab_size);
   }
   return {};
@@ -576,6 +579,10 @@ Result<ModelConfig> model_config_from_gguf(const GgufFile& file) {
   }
   TRINE_TRY(keys.status());
   TRINE_TRY(read_special_ids(file.metadata, config));
+  if (file.metadata.has(kGgufQuantizationKey)) {
+    TRINE_TRY_ASSIGN(const std::string_view text, file.metadata.get_string(kGgufQuantizationKey));
+    TRINE_TRY_ASSIGN(config.quantization, parse_gguf_quant_config(text, kGgufQuantizationKey));
+  }
   return config;
 }
 

@@ -123,6 +123,7 @@ Result<ModelConfig> model_config_from_hf(const HfConfig& hf) {
                            narrow(hf.moe_intermediate_size), hf.norm_topk_prob};
   }
   config.layers = layers_from_hf(hf, two_ropes);
+  config.quantization = hf.quantization;
   config.bos_id = narrow(hf.bos_token_id);
   config.eos_ids.resize(hf.eos_token_ids.size());
   std::transform(hf.eos_token_ids.begin(), hf.eos_token_ids.end(), config.eos_ids.begin(), narrow);

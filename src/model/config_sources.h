@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string_view>
 
 #include "base/error.h"
 #include "format/gguf.h"
@@ -13,6 +15,15 @@
 namespace trine {
 
 Result<ModelConfig> model_config_from_hf(const HfConfig& hf);
+
+// config.json of a model directory, and the older quantize_config.json (GPTQ) or quant_config.json
+// (AWQ) beside it where config.json says nothing of quantization. Errors name the file;
+// corrupt_data when there is no config.json.
+Result<ModelConfig> model_config_from_folder(const std::filesystem::path& folder);
+
+// JSON text: how the matrices that no block type holds are stored
+// (docs/formats/gguf-extension.md).
+inline constexpr std::string_view kGgufQuantizationKey = "trine.quantization_config";
 
 // Reads metadata, and the tensors that hold rotary factors or decide dimensions.
 Result<ModelConfig> model_config_from_gguf(const GgufFile& file);

@@ -1,12 +1,8 @@
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "base/log.h"
-#include "format/hf_config.h"
 #include "format/open.h"
 #include "model/config_sources.h"
 #include "model/decoder.h"
@@ -16,46 +12,17 @@
 namespace trine {
 namespace {
 
-constexpr std::uintmax_t kMaxConfigBytes = std::uintmax_t{4} << 20;
-
-Result<std::string> read_config_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) {
-    return fail(ErrorCode::kCorruptData, "no config.json beside the weights: {}", path.string());
-  }
-  if (size > kMaxConfigBytes) {
-    return fail(ErrorCode::kCorruptData, "{}: {} bytes, at most {}", path.string(), size,
-                kMaxConfigBytes);
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) {
-    return fail(ErrorCode::kUnavailable, "cannot read {}", path.string());
-  }
-  return text;
-}
-
-// The parsers know keys and tensors; which file they are of is known here.
-template <typename T>
-Result<T> in_file(const std::string& file, Result<T> result) {
-  if (!result.has_value()) {
-    return tl::unexpected<Error>(std::move(result).error().with_context(file));
-  }
-  return result;
-}
-
 Result<ModelConfig> read_config(const std::string& path, const OpenedCheckpoint& checkpoint) {
   if (checkpoint.gguf.has_value()) {
-    return in_file(path, model_config_from_gguf(*checkpoint.gguf));
+    auto config = model_config_from_gguf(*checkpoint.gguf);
+    if (!config.has_value()) {
+      return tl::unexpected<Error>(std::move(config).error().with_context(path));
+    }
+    return config;
   }
   const std::filesystem::path given(path);
-  const std::filesystem::path folder =
-      std::filesystem::is_directory(given) ? given : given.parent_path();
-  const std::filesystem::path file = folder / "config.json";
-  TRINE_TRY_ASSIGN(const std::string text, read_config_file(file));
-  TRINE_TRY_ASSIGN(const HfConfig hf, in_file(file.string(), parse_hf_config(text)));
-  return in_file(file.string(), model_config_from_hf(hf));
+  return model_config_from_folder(std::filesystem::is_directory(given) ? given
+                                                                       : given.parent_path());
 }
 
 void log_load(const std::string& path, const OpenedCheckpoint& checkpoint,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/check.h"
@@ -21,6 +23,23 @@ void collect(MlpWeights& mlp, std::vector<ops::WeightView*>& out) {
   }
 }
 
+// The binder makes no other sources.
+const QuantizedMatrix& quantized_of(const ops::WeightView& view) {
+  return static_cast<const QuantizedMatrix&>(*view.source);
+}
+
+// nullopt for what stays as it is in its file.
+std::optional<kernels::PackedScheme> find_scheme(const ops::WeightView& view) {
+  if (view.source != nullptr) {
+    return quantized_of(view).scheme();
+  }
+  return view.cols > kernels::kMaxPackedCols ? std::nullopt : packed_scheme_of(view.dtype);
+}
+
+std::int64_t packed_cols(const ops::WeightView& view) {
+  return view.input_order.empty() ? view.cols : static_cast<std::int64_t>(view.input_order.size());
+}
+
 // Every matrix that linear() multiplies, in the order of a step.
 std::vector<ops::WeightView*> matrices_of(DecoderWeights& weights) {
   std::vector<ops::WeightView*> out;
@@ -35,8 +54,7 @@ std::vector<ops::WeightView*> matrices_of(DecoderWeights& weights) {
   }
   out.push_back(&weights.output);
   std::erase_if(out, [](const ops::WeightView* view) {
-    return view->data == nullptr || !packed_scheme_of(view->dtype).has_value() ||
-           view->cols > kernels::kMaxPackedCols;
+    return !view->bound() || !find_scheme(*view).has_value();
   });
   return out;
 }
@@ -47,13 +65,13 @@ std::int64_t num_blocks(const ops::WeightView& view) {
 
 // Of a matrix that matrices_of() chose.
 kernels::PackedScheme scheme_of(const ops::WeightView& view) {
-  const std::optional<kernels::PackedScheme> scheme = packed_scheme_of(view.dtype);
+  const std::optional<kernels::PackedScheme> scheme = find_scheme(view);
   TRINE_CHECK(scheme.has_value());
   return *scheme;
 }
 
 std::int64_t block_bytes(const ops::WeightView& view) {
-  return kernels::packed_block_bytes(scheme_of(view), view.cols);
+  return kernels::packed_block_bytes(scheme_of(view), packed_cols(view));
 }
 
 std::int64_t packed_bytes(const std::vector<ops::WeightView*>& matrices) {
@@ -75,10 +93,31 @@ void pack_blocks(ThreadTeam& team, const ops::WeightView& view, std::int64_t fir
       if (block >= last) {
         return;
       }
-      pack_block(view.dtype, view.data, view.row_bytes, view.rows, view.cols, block,
-                 out + (block - first) * bytes);
+      std::uint8_t* to = out + (block - first) * bytes;
+      if (view.source == nullptr) {
+        pack_block(view.dtype, view.data, view.row_bytes, view.rows, view.cols, block, to);
+        continue;
+      }
+      const std::int64_t row = block * kernels::kPackedBlockRows;
+      quantized_of(view).pack_rows(view.first_row + row,
+                                   std::min(view.rows - row, kernels::kPackedBlockRows), to);
     }
   });
+}
+
+void count_quantized(const QuantizedMatrix& matrix, std::vector<QuantizedTotal>& totals) {
+  const QuantizedLinear& linear = matrix.linear();
+  const std::string what = linear.describe();
+  auto it = std::find_if(totals.begin(), totals.end(),
+                         [&what](const QuantizedTotal& total) { return total.what == what; });
+  if (it == totals.end()) {
+    totals.push_back({what, 0, 0, 0, {}});
+    it = totals.end() - 1;
+  }
+  ++it->num_matrices;
+  it->num_weights += linear.rows() * linear.cols();
+  it->bytes += linear.file_bytes();
+  it->tensors.insert(it->tensors.end(), linear.tensor_names().begin(), linear.tensor_names().end());
 }
 
 }  // namespace
@@ -90,7 +129,7 @@ Status pack_weights(const Checkpoint& checkpoint, ThreadTeam& team, DecoderWeigh
   std::uint8_t* out = weights.packed.data();
   std::int64_t since_release = 0;
   for (ops::WeightView* view : matrices) {
-    view->packed = {scheme_of(*view), view->rows, view->cols, out};
+    view->packed = {scheme_of(*view), view->rows, packed_cols(*view), out};
     const std::int64_t blocks = num_blocks(*view);
     const std::int64_t bytes = block_bytes(*view);
     // In parts, as one matrix, a head over many tokens, may be most of the file.
@@ -121,14 +160,23 @@ Result<WeightMemory> weight_memory(const OpenedCheckpoint& checkpoint, ModelConf
   for (const TensorInfo& tensor : tensors.tensors()) {
     out.mapped_bytes += tensor.data.size();
   }
+  for (const auto& matrix : weights.quantized) {
+    count_quantized(*matrix, out.quantized);
+  }
   if (!packs) {
     return out;
   }
   const std::vector<ops::WeightView*> matrices = matrices_of(weights);
   out.packed_bytes = static_cast<std::uint64_t>(packed_bytes(matrices));
+  std::unordered_set<const ops::RowSource*> counted{weights.embedding.source};
   for (const ops::WeightView* view : matrices) {
     // A tied output matrix is packed, and its rows are read from the file as embeddings.
-    if (view->data != weights.embedding.data) {
+    if (view->source != nullptr) {
+      // q, k and v may be parts of one matrix.
+      if (counted.insert(view->source).second) {
+        out.mapped_bytes -= quantized_of(*view).linear().file_bytes();
+      }
+    } else if (view->data != weights.embedding.data) {
       out.mapped_bytes -= static_cast<std::uint64_t>(view->rows * view->row_bytes);
     }
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "format/checkpoint.h"
@@ -16,15 +18,26 @@ namespace trine {
 // exhausted when the packed weights do not fit the memory.
 Status pack_weights(const Checkpoint& checkpoint, ThreadTeam& team, DecoderWeights& weights);
 
+// Matrices of a Hugging Face checkpoint that are quantized in one way.
+struct QuantizedTotal {
+  std::string what;  // "gptq 4-bit, groups of 128"
+  std::int64_t num_matrices = 0;
+  std::int64_t num_weights = 0;
+  std::uint64_t bytes = 0;           // in the file: codes, scales, zero points, indices
+  std::vector<std::string> tensors;  // their names
+};
+
 // Where the bytes of a model's weights lie once it is loaded.
 struct WeightMemory {
   std::uint64_t packed_bytes = 0;  // the int8 kernels' form of the matrices
   // Read from the mapped file: all tensors, less those whose pages are given back after packing.
   std::uint64_t mapped_bytes = 0;
+  std::vector<QuantizedTotal> quantized;
 };
 
-// From the file's headers; `packs`: whether matrices will be packed (int8 activations). `config` is
-// the checkpoint's, and corrected as bind_gguf_weights() says. Errors: those of the two binders.
+// From the file's headers, and the scales and zero points of quantized checkpoints; `packs`:
+// whether matrices will be packed (int8 activations). `config` is the checkpoint's, and corrected
+// as bind_gguf_weights() says. Errors: those of the two binders.
 Result<WeightMemory> weight_memory(const OpenedCheckpoint& checkpoint, ModelConfig& config,
                                    bool packs);
 

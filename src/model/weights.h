@@ -15,8 +15,10 @@
 #include "base/error.h"
 #include "format/checkpoint.h"
 #include "model/config.h"
+#include "model/module_patterns.h"
 #include "ops/ops.h"
 #include "platform/huge_buffer.h"
+#include "quant/quantized_matrix.h"
 
 namespace trine {
 
@@ -50,6 +52,8 @@ struct DecoderWeights {
   std::vector<float> final_norm;
   std::vector<LayerWeights> layers;
   std::vector<AlignedCopy> aligned_copies;
+  // What views with a source read; addresses are stable.
+  std::vector<std::unique_ptr<QuantizedMatrix>> quantized;
   HugeBuffer packed;  // what the views' packed forms point into (pack_weights.h)
 };
 
@@ -64,18 +68,32 @@ Result<DecoderWeights> bind_gguf_weights(const Checkpoint& checkpoint, ModelConf
 // used.
 class TensorBinder {
  public:
-  TensorBinder(const Checkpoint& checkpoint, DecoderWeights& weights)
-      : checkpoint_(checkpoint), weights_(weights) {}
+  // `quantization` outlives the binder; null when there is none.
+  TensorBinder(const Checkpoint& checkpoint, DecoderWeights& weights,
+               const QuantConfig* quantization = nullptr)
+      : checkpoint_(checkpoint), weights_(weights), quantization_(quantization) {}
 
   bool has(std::string_view name) const { return checkpoint_.find(name) != nullptr; }
+
+  // Whether a matrix is there, `name` ending in ".weight", stored plainly or quantized.
+  bool has_matrix(std::string_view name) const;
+
+  // Codes without a configuration would be reported as missing weights. Error: corrupt_data naming
+  // the tensor; `missing` says what the file lacks.
+  Status check_configured(std::string_view missing) const;
 
   // A matrix [rows, cols]. A missing one is noted, not an error yet.
   Status matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                 ops::WeightView& out);
+  // A matrix over the vocabulary: files may have more rows, or plain ones of more columns; what is
+  // beyond is not used.
+  Status vocabulary_matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
+                           ops::WeightView& out);
   // One tensor of several matrices of `cols` columns on top of each other.
   Status stacked(const std::string& name, std::span<const std::int64_t> rows, std::int64_t cols,
                  std::span<ops::WeightView* const> out);
-  // A tensor [count, rows, cols]; view `i` is its i-th matrix.
+  // A tensor [count, rows, cols], or a quantized matrix [count * rows, cols]; view `i` is its i-th
+  // matrix.
   Status experts(const std::string& name, std::int64_t count, std::int64_t rows, std::int64_t cols,
                  std::vector<ops::WeightView>& out);
   // A vector of `count` values in F32, F16 or BF16.
@@ -91,16 +109,27 @@ class TensorBinder {
   Status check_missing(bool too_many_only = false) const;
   // Error for tensors that nothing used, except those a predicate allows.
   Status check_unused(bool (*allowed)(std::string_view name)) const;
+  // Says in the log what the quantized matrices had that their configuration did not say.
+  void log_quantized() const;
 
  private:
   Result<const TensorInfo*> take(const std::string& name, std::span<const std::int64_t> shape);
   ops::WeightView view(const TensorInfo& tensor, std::int64_t rows, std::int64_t cols);
+  bool is_quantized(std::string_view name) const;
+  Status quantized_matrix(std::string_view module, const QuantizedLinear::Shape& shape,
+                          ops::WeightView& out);
+  std::span<const std::int32_t> shared_order(const QuantizedMatrix& matrix) const;
 
   const Checkpoint& checkpoint_;
   DecoderWeights& weights_;
+  const QuantConfig* quantization_;
+  ModulePatterns patterns_;
   std::unordered_set<std::string> used_;
   std::vector<std::string> missing_;
 };
+
+// Rows [first, first + count) of a view that is not packed yet.
+ops::WeightView rows_of(const ops::WeightView& view, std::int64_t first, std::int64_t count);
 
 // The values of a 1-D tensor as floats. Errors: as TensorBinder::vector; missing is corrupt_data.
 Result<std::vector<float>> read_float_vector(const TensorInfo& tensor, std::int64_t count);

@@ -29,7 +29,11 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 }
 
 void check_view(const WeightView& w) {
-  TRINE_CHECK(w.data != nullptr && w.rows > 0 && w.cols > 0);
+  TRINE_CHECK(w.bound() && w.rows > 0 && w.cols > 0);
+  if (w.source != nullptr) {
+    TRINE_CHECK(w.row_bytes > 0);
+    return;
+  }
   TRINE_CHECK(dtype_info(w.dtype).decodes_to_f32);
   const auto row_bytes = dtype_row_bytes(w.dtype, w.cols);
   TRINE_CHECK(row_bytes.has_value() && w.row_bytes >= *row_bytes);
@@ -40,6 +44,9 @@ void check_view(const WeightView& w) {
 bool multiply_in_place(const LinearTask& task, const LinearInput& input, std::int64_t first,
                        std::int64_t count) {
   const WeightView& w = *task.w;
+  if (w.source != nullptr) {
+    return false;
+  }
   const std::byte* data = w.data + first * w.row_bytes;
   const float* bias = task.bias == nullptr ? nullptr : task.bias + first;
   const kernels::LinearTable& table = kernels::linear_table();
@@ -71,6 +78,18 @@ bool multiply_in_place(const LinearTask& task, const LinearInput& input, std::in
   }
 }
 
+// Rows of w from row `first` on, as float32.
+void decode_rows(const WeightView& w, std::int64_t first, std::int64_t count, float* out,
+                 std::int64_t stride) {
+  if (w.source != nullptr) {
+    w.source->read_rows(w.first_row + first, count, out, stride);
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    kernels::dequantize_row(w.dtype, w.data + (first + i) * w.row_bytes, out + i * stride, w.cols);
+  }
+}
+
 // Weight bytes that a member takes at a time: enough for the memory system to stream, few enough
 // that a slow member does not hold up the others.
 constexpr std::int64_t kGrabBytes = std::int64_t{128} * 1024;
@@ -90,10 +109,7 @@ void linear_f32(Context& ctx, const LinearInput& input, const LinearTask& task) 
         continue;
       }
       auto* decoded = reinterpret_cast<float*>(ctx.scratch(thread_idx));
-      for (std::int64_t i = 0; i < count; ++i) {
-        kernels::dequantize_row(w.dtype, w.data + (n + i) * w.row_bytes, decoded + i * stride,
-                                w.cols);
-      }
+      decode_rows(w, n, count, decoded, stride);
       kernels::linear_table().dot_rows(
           decoded, stride, count, input.x, input.stride, input.num_rows, w.cols,
           task.bias == nullptr ? nullptr : task.bias + n, task.y + n, task.y_stride);
@@ -150,7 +166,7 @@ void linear_packed(Context& ctx, const LinearInput& input, std::span<const Linea
     }
     PackedJob& job = jobs[num_jobs++];
     job.task = &task;
-    job.rows = ctx.quantized_rows().get(ctx, w.scheme);
+    job.rows = ctx.quantized_rows().get(ctx, w.scheme, task.w->input_order);
     job.blocks = (w.rows + kernels::kPackedBlockRows - 1) / kernels::kPackedBlockRows;
     const std::int64_t block_bytes = kernels::packed_block_bytes(w.scheme, w.cols);
     job.grab = std::clamp<std::int64_t>(kGrabBytes / block_bytes, 1,
@@ -195,7 +211,10 @@ void linear(Context& ctx, const LinearInput& input, std::span<const LinearTask> 
     if (task.w->packed.data == nullptr) {
       linear_f32(ctx, input, task);
     } else {
-      TRINE_CHECK(task.w->packed.rows == task.w->rows && task.w->packed.cols == task.w->cols);
+      const std::span<const std::int32_t> order = task.w->input_order;
+      TRINE_CHECK(task.w->packed.rows == task.w->rows &&
+                  task.w->packed.cols ==
+                      (order.empty() ? task.w->cols : static_cast<std::int64_t>(order.size())));
     }
   }
   linear_packed(ctx, input, tasks);
@@ -218,7 +237,7 @@ void embed(Context& ctx, const WeightView& table, std::span<const std::int32_t> 
     for (std::int64_t t = begin; t < end; ++t) {
       float* row = out + t * table.cols;
       const std::int64_t id = ids[static_cast<std::size_t>(t)];
-      kernels::dequantize_row(table.dtype, table.data + id * table.row_bytes, row, table.cols);
+      decode_rows(table, id, 1, row, table.cols);
       if (scale != 1.0f) {
         rowwise.scale(row, scale, table.cols);
       }

@@ -23,9 +23,19 @@
 
 namespace trine::ops {
 
+// Rows of a matrix whose file keeps them in another form than one DType. Thread rule: any number of
+// readers.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // Rows [first, first + count) as float32, `stride` floats apart.
+  virtual void read_rows(std::int64_t first, std::int64_t count, float* out,
+                         std::int64_t stride) const = 0;
+};
+
 // A weight matrix [N, K]. Never owns. As it is in its file: any dtype with a dequantizer, rows
-// contiguous along K; it is multiplied in float32. With `packed` as well, linear() reads that
-// instead, and multiplies int8 activations.
+// contiguous along K, or a RowSource; it is multiplied in float32. With `packed` as well, linear()
+// reads that instead, and multiplies int8 activations.
 struct WeightView {
   DType dtype = DType::kF32;
   std::int64_t rows = 0;  // N
@@ -33,6 +43,15 @@ struct WeightView {
   const std::byte* data = nullptr;
   std::int64_t row_bytes = 0;
   kernels::PackedMatrix packed{};  // data is null: not packed
+  // Set: rows are rows `first_row` and on of it, and dtype and data do not count; row_bytes is
+  // their size in the file.
+  const RowSource* source = nullptr;
+  std::int64_t first_row = 0;
+  // Where the packed columns are not the columns as they are: for each the one of x that it
+  // multiplies, or -1 for none. Views that share an order point to the same one.
+  std::span<const std::int32_t> input_order{};
+
+  bool bound() const { return data != nullptr || source != nullptr; }
 };
 
 class QuantizedRows;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/packed.h"
@@ -18,13 +19,17 @@ class QuantizedRows {
  public:
   // Forgets the forms of the input before.
   void start(const LinearInput& input);
-  // The rows in the groups that matrices of this scheme need; valid until the next start().
-  kernels::PackedRows get(Context& ctx, const kernels::PackedScheme& scheme);
+  // The rows in the groups that matrices of this scheme need, their values in the given order
+  // (WeightView::input_order; empty: as they are); valid until the next start().
+  kernels::PackedRows get(Context& ctx, const kernels::PackedScheme& scheme,
+                          std::span<const std::int32_t> order = {});
 
  private:
   struct Form {
     std::int64_t group = 0;
     std::int64_t sum_group = 0;
+    std::span<const std::int32_t> order;
+    std::int64_t cols = 0;
     std::vector<std::int8_t> storage;  // codes start at a multiple of 64 in it
     std::int8_t* codes = nullptr;
     std::vector<float> scales;

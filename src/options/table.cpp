@@ -1,8 +1,10 @@
 // The rows. Order here is the order of help and of docs/options.md. Length: one table, one row an
 // option.
+#include <algorithm>
 #include <array>
+#include <vector>
 
-#include "options/option.h"
+#include "options/rows.h"
 
 namespace trine::options {
 
@@ -16,8 +18,9 @@ constexpr OptionGroup kGroups[] = {
     {"engine", "Engine"},
     {"server", "Server"},
     {"hub", "Models and downloads"},
-    {"verify", "Verification"},
+    {"quantize", "Quantization"},
     {"eval", "Evaluation"},
+    {"verify", "Verification"},
     {"bench", "Benchmarks"},
     {"general", "General"},
 };
@@ -109,8 +112,8 @@ constexpr Option kTable[] = {
      .scope = Scope::kProcess,
      .sources = Sources::kFlagOnly,
      .unset_note = "required",
-     .placeholder = "FILE",
-     .help = "Write the array to FILE"},
+     .placeholder = "PATH",
+     .help = "Write the result to PATH: the array, the model's file or directory"},
     {.name = "positions",
      .type = Type::kChoice,
      .group = "output",
@@ -742,7 +745,7 @@ constexpr Option kTable[] = {
      .group = "hub",
      .scope = Scope::kProcess,
      .sources = Sources::kFlagOnly,
-     .help = "Fetch again although the model is there"},
+     .help = "Replace what is there already: fetch a model again, write over an output"},
     {.name = "yes",
      .short_name = 'y',
      .type = Type::kBool,
@@ -769,110 +772,6 @@ constexpr Option kTable[] = {
      .min = 0,
      .max = 10000,
      .help = "Random mixtures of all permutations, after the single ones"},
-    // -- eval
-    {.name = "text",
-     .type = Type::kText,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .unset_note = "none",
-     .placeholder = "FILE",
-     .help = "Text to score token by token: plain, or JSONL with \"text\" or \"messages\""},
-    {.name = "tasks",
-     .type = Type::kText,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .unset_note = "none",
-     .placeholder = "FILE",
-     .help = "Tasks to answer and score, one JSON object a line (docs/eval.md)"},
-    {.name = "ref",
-     .type = Type::kText,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .unset_note = "the model itself where its cache or activations differ, else none",
-     .placeholder = "MODEL",
-     .help = "Reference model to compare with"},
-    {.name = "ref-kv",
-     .type = Type::kChoice,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .default_text = "f16",
-     .choices = "f16|bf16|f32|int8",
-     .help = "Type of the reference's key/value cache"},
-    {.name = "ref-activations",
-     .type = Type::kChoice,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .unset_note = "as --activations",
-     .choices = "int8|f32",
-     .help = "What the reference's quantized weights are multiplied with"},
-    {.name = "prefill",
-     .type = Type::kText,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .unset_note = "none",
-     .placeholder = "MODEL",
-     .help = "Model that reads the first half of each window and writes the keys and values that "
-             "MODEL goes on with"},
-    {.name = "stride",
-     .type = Type::kInteger,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .unset_note = "no overlap, the second half of each window is scored",
-     .unit = "tokens",
-     .min = 1,
-     .max = 16777216,
-     .help = "Windows begin every N tokens and score those that no earlier one did"},
-    {.name = "windows",
-     .type = Type::kInteger,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .unset_note = "all",
-     .min = 1,
-     .max = 1073741824,
-     .help = "Score no more than the first N windows of the text"},
-    {.name = "greedy-prompts",
-     .type = Type::kInteger,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .default_text = "8",
-     .min = 0,
-     .max = 1024,
-     .help = "Windows whose beginning both models continue, to see when they part; 0 is none"},
-    {.name = "greedy-tokens",
-     .type = Type::kInteger,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .default_text = "128",
-     .unit = "tokens",
-     .min = 1,
-     .max = 65536,
-     .help = "Length of those continuations"},
-    {.name = "ref-cache",
-     .type = Type::kText,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .unset_note = "none",
-     .placeholder = "FILE",
-     .help = "Read the reference's logits from FILE, or write them there when it does not exist"},
-    {.name = "ref-cache-type",
-     .type = Type::kChoice,
-     .group = "eval",
-     .scope = Scope::kProcess,
-     .sources = Sources::kFlagOnly,
-     .default_text = "f32",
-     .choices = "f32|f16",
-     .help = "f32 compares as if the reference had run, f16 takes half the space"},
     // -- bench
     {.name = "schemes",
      .type = Type::kList,
@@ -1182,7 +1081,21 @@ constexpr Option kTable[] = {
 }  // namespace
 
 std::span<const Option> option_table() {
-  return kTable;
+  static const std::vector<Option> kAll = [] {
+    std::vector<Option> rows(std::begin(kTable), std::end(kTable));
+    const std::span<const Option> quantize = quantize_rows();
+    rows.insert(rows.end(), quantize.begin(), quantize.end());
+    const std::span<const Option> eval = eval_rows();
+    rows.insert(rows.end(), eval.begin(), eval.end());
+    const auto place = [](const Option& option) {
+      return std::find_if(std::begin(kGroups), std::end(kGroups),
+                          [&](const OptionGroup& g) { return g.name == option.group; });
+    };
+    std::stable_sort(rows.begin(), rows.end(),
+                     [&](const Option& a, const Option& b) { return place(a) < place(b); });
+    return rows;
+  }();
+  return kAll;
 }
 
 std::span<const OptionGroup> option_groups() {

@@ -112,6 +112,10 @@ std::uint8_t* write_header(ScaleKind kind, const PackTile& tile, std::size_t gro
       out = write_rows(tile.zero, group, write_rows(tile.scale_f16, group, out));
       std::memset(out, 0, kTileRows);
       return out + kTileRows;
+    case ScaleKind::kF32Zero:
+      out = write_rows(tile.zero, group, write_rows(tile.scale_f32, group, out));
+      std::memset(out, 0, kTileRows);
+      return out + kTileRows;
     case ScaleKind::kSuperI8:
       return write_rows(tile.sub, group + 1, write_rows(tile.sub, group, out));
     case ScaleKind::kSuperU8Min:

@@ -21,8 +21,8 @@ struct PackTile {
   std::array<std::array<std::uint8_t, kTileCols>, kTileRows> codes;
   std::array<std::array<std::uint16_t, 8>, kTileRows> scale_f16;  // bits; kF16*
   std::array<std::array<std::uint16_t, 8>, kTileRows> min_f16;    // kF16Min
-  std::array<std::array<std::uint8_t, 8>, kTileRows> zero;        // kF16Zero
-  std::array<std::array<float, 8>, kTileRows> scale_f32;          // kF32
+  std::array<std::array<std::uint8_t, 8>, kTileRows> zero;        // kF16Zero, kF32Zero
+  std::array<std::array<float, 8>, kTileRows> scale_f32;          // kF32, kF32Zero
   std::array<std::uint16_t, kTileRows> super_f16;                 // kSuper*
   std::array<std::uint16_t, kTileRows> super_min_f16;             // kSuperU8Min
   std::array<std::array<std::uint8_t, 16>, kTileRows> sub;        // kSuper*: i8 bits or u8

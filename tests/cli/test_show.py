@@ -36,6 +36,30 @@ class Directory(Case):
         self.assertEqual(value["chat_templates"], ["default"])
         self.assertNotIn("cannot_run", value)
 
+    def test_quantized_matrices_by_the_way_they_are_stored(self):
+        folder = os.path.join(SOURCE, "tests", "golden", "quantized_checkpoints")
+        for name, what, bits in (
+            ("gptq-w4-g32", "gptq 4-bit, groups of 32", (4.5, 5.5)),
+            ("awq-gemm-g32", "awq 4-bit, groups of 32, zero points", (4.5, 5.0)),
+            ("gptq-w4-act-order", "gptq 4-bit, groups of 32, zero points, act-order", (4.5, 5.5)),
+            ("ct-w8a8", "compressed-tensors 8-bit, a scale per row", (8.0, 9.0)),
+            ("ct-fp8-block", "compressed-tensors E4M3, blocks of 32 x 32", (8.0, 8.2)),
+        ):
+            path = os.path.join(folder, name)
+            value = self.ok("show", path, "--json").json
+            types = {t["type"]: t for t in value["types"]}
+            self.assertIn(what, types, name)
+            with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            layers, width, mlp = (config[k] for k in ("num_hidden_layers", "hidden_size", "intermediate_size"))
+            kv = config["num_key_value_heads"] * config["head_dim"]
+            linears = layers * (2 * width * width + 2 * kv * width + 3 * width * mlp)
+            self.assertEqual((types[what]["tensors"], types[what]["parameters"]), (7 * layers, linears))
+            self.assertTrue(bits[0] <= types[what]["bytes"] * 8 / linears <= bits[1], types[what])
+            size = sum(b for _, b in tensors_of(os.path.join(path, "model.safetensors")).values())
+            self.assertEqual(value["weight_bytes"], size)
+            self.assertIn(what, self.ok("show", path).text)
+
     def test_memory_by_term(self):
         with open(os.path.join(DOCS_8M, "config.json"), encoding="utf-8") as file:
             config = json.load(file)

@@ -17,7 +17,7 @@ PackedScheme any_scheme() {
                                    CodeKind::kU6, CodeKind::kU8, CodeKind::kIq4Nl, CodeKind::kE2M1);
   scheme.scales =
       *rc::gen::element(ScaleKind::kF16, ScaleKind::kF32, ScaleKind::kF16Min, ScaleKind::kF16Zero,
-                        ScaleKind::kSuperI8, ScaleKind::kSuperU8Min);
+                        ScaleKind::kF32Zero, ScaleKind::kSuperI8, ScaleKind::kSuperU8Min);
   scheme.group = kernels::packed_is_super(scheme) ? *rc::gen::element(16, 32)
                                                   : *rc::gen::element(32, 64, 128, 256, 0);
   return scheme;

@@ -46,7 +46,8 @@ class PackedTwin {
             half(header + 2 * (row % 32), 0.001f);
             half(header + 64 + 2 * (row % 32), 0.01f);
             break;
-          case kernels::ScaleKind::kF32: {
+          case kernels::ScaleKind::kF32:
+          case kernels::ScaleKind::kF32Zero: {
             const float value = static_cast<float>(random_int(
                                     seed + 2, static_cast<std::uint64_t>(header + row), 1, 999)) *
                                 1e-5f;
@@ -127,13 +128,15 @@ class PackedTwin {
   bool has_min() const {
     return scheme_.scales == kernels::ScaleKind::kF16Min ||
            scheme_.scales == kernels::ScaleKind::kF16Zero ||
+           scheme_.scales == kernels::ScaleKind::kF32Zero ||
            scheme_.scales == kernels::ScaleKind::kSuperU8Min;
   }
 
   float scale(const std::uint8_t* data, std::int64_t row, std::int64_t col) const {
     const std::uint8_t* header = data + header_at(row, col);
     switch (scheme_.scales) {
-      case kernels::ScaleKind::kF32: {
+      case kernels::ScaleKind::kF32:
+      case kernels::ScaleKind::kF32Zero: {
         float value = 0;
         std::memcpy(&value, header + 4 * (row % 32), 4);
         return value;
@@ -156,6 +159,8 @@ class PackedTwin {
         return half(header + 64, row);
       case kernels::ScaleKind::kF16Zero:
         return -(half(header, row) * static_cast<float>(header[64 + row % 32]));
+      case kernels::ScaleKind::kF32Zero:
+        return -(scale(data, row, col) * static_cast<float>(header[128 + row % 32]));
       case kernels::ScaleKind::kSuperU8Min:
         return -half(data + super_at(row, col) + 64, row) *
                static_cast<float>(header[64 + sub_at(row, col)]);

@@ -58,8 +58,8 @@ TEST(BlockResult, BitsArePackedWithoutGaps) {
 
 TEST(CheckpointLayout, FollowsThePublishedPlacesOfCodes) {
   QuantizedWeights q({4, 32, GridKind::kZeroPoint}, 8, 64);
-  q.codes[3 * 64 + 9] = 11;                    // row 3, input 9
-  q.zeros[3 * 2 + 1] = 5;                      // row 3, group 1
+  q.codes[3 * 64 + 9] = 11;  // row 3, input 9
+  q.zeros[3 * 2 + 1] = 5;    // row 3, group 1
   q.scales[3 * 2 + 1] = f32_to_f16(0.25F);
   const auto word = [](const LayoutTensor& t, std::size_t at) {
     std::uint32_t out = 0;
@@ -68,8 +68,8 @@ TEST(CheckpointLayout, FollowsThePublishedPlacesOfCodes) {
   };
   const auto gptq = gptq_layout(q);
   EXPECT_THAT(gptq[0].shape, testing::ElementsAre(8, 8));
-  EXPECT_EQ(word(gptq[0], 1 * 8 + 3), 11U << 4);   // word row 9 / 8, output 3, second nibble
-  EXPECT_EQ(word(gptq[1], 1 * 1 + 0), 5U << 12);   // group 1, output 3
+  EXPECT_EQ(word(gptq[0], 1 * 8 + 3), 11U << 4);  // word row 9 / 8, output 3, second nibble
+  EXPECT_EQ(word(gptq[1], 1 * 1 + 0), 5U << 12);  // group 1, output 3
   EXPECT_EQ(gptq[2].data[2 * (1 * 8 + 3) + 1], std::byte{0x34});
   EXPECT_EQ(word(gptq[3], 40), 1U);
   const auto awq = awq_layout(q);

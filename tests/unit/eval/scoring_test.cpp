@@ -54,6 +54,9 @@ TEST(Scoring, Regex) {
   EXPECT_EQ(score(any, "in 1999"), 1.0);
   EXPECT_EQ(score(any, "never"), 1.0);
   EXPECT_EQ(score(any, "in 199"), 0.0);
+  const Task word = task_of(R"("kind": "regex", "answer": "(?i)\\bsys\\b")");
+  EXPECT_EQ(score(word, std::string(600, '-') + " SYS\n"), 1.0);
+  EXPECT_EQ(score(word, "system"), 0.0);
   EXPECT_EQ(score(task_of(R"("kind": "regex", "answer": "error", "match": "none")"), "fine"), 1.0);
 }
 

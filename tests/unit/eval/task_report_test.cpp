@@ -20,7 +20,8 @@ Task task(TaskKind kind, double weight, std::vector<std::string> tags) {
 std::vector<TaskAnswer> scores(const std::vector<double>& values) {
   std::vector<TaskAnswer> out;
   for (const double value : values) {
-    out.push_back({.text = {}, .score = value, .read_as = {}});
+    out.emplace_back();
+    out.back().score = value;
   }
   return out;
 }

@@ -31,7 +31,7 @@ TEST(Tasks, EveryKindIsRead) {
   ASSERT_EQ(tasks->size(), 9U);
   const auto& t = *tasks;
   EXPECT_EQ(t[0].id, "a");
-  EXPECT_EQ(t[1].id, "3");  // the line
+  EXPECT_EQ(t[1].id, "line 3");
   EXPECT_EQ(t[1].match, Task::Match::kAll);
   EXPECT_TRUE(t[1].ignored.letter_case);
   EXPECT_EQ(t[2].id, "7");
@@ -116,12 +116,12 @@ TEST(Tasks, ErrorsNameLineAndField) {
     EXPECT_EQ(task.error().code, ErrorCode::kInvalidArgument) << line;
     EXPECT_THAT(task.error().message, HasSubstr(message)) << line;
   }
-  EXPECT_THAT(parse_tasks("{\"id\": \"2\", \"prompt\": \"p\", \"kind\": \"json\"}\n"
+  EXPECT_THAT(parse_tasks("{\"id\": \"line 2\", \"prompt\": \"p\", \"kind\": \"json\"}\n"
                           "{\"prompt\": \"p\", \"kind\": \"json\"}",
                           "t.jsonl")
                   .error()
                   .message,
-              HasSubstr("t.jsonl:2: \"id\" is '2', as in line 1"));
+              HasSubstr("t.jsonl:2: \"id\" is 'line 2', as in line 1"));
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ std::vector<PackedScheme> all_schemes() {
     out.push_back({codes, ScaleKind::kF16Min, 128});
     out.push_back({codes, ScaleKind::kF16Zero, 64});
     out.push_back({codes, ScaleKind::kF16Zero, 256});
+    out.push_back({codes, ScaleKind::kF32Zero, 128});
+    out.push_back({codes, ScaleKind::kF32Zero, 0});
     out.push_back({codes, ScaleKind::kSuperI8, 16});
     out.push_back({codes, ScaleKind::kSuperI8, 32});
     out.push_back({codes, ScaleKind::kSuperU8Min, 16});

@@ -23,8 +23,8 @@ using test::random_int;
 TEST(PackedTile, WritesEveryGroupSize) {
   std::uint64_t seed = 70;
   for (const std::int32_t group : {32, 64, 128, 256, 0}) {
-    for (const ScaleKind kind :
-         {ScaleKind::kF16, ScaleKind::kF32, ScaleKind::kF16Min, ScaleKind::kF16Zero}) {
+    for (const ScaleKind kind : {ScaleKind::kF16, ScaleKind::kF32, ScaleKind::kF16Min,
+                                 ScaleKind::kF16Zero, ScaleKind::kF32Zero}) {
       const PackedScheme scheme{CodeKind::kU8, kind, group};
       const std::int64_t cols = 416;  // two tiles, the second one short of a group
       ++seed;
@@ -61,11 +61,12 @@ TEST(PackedTile, WritesEveryGroupSize) {
           ASSERT_EQ(twin.code(out.data(), r, col),
                     tile.codes[row][static_cast<std::size_t>(col % 256)]);
           const float f16 = f16_to_f32(scales.scale_f16[row][g]);
-          ASSERT_EQ(twin.scale(out.data(), r, col),
-                    kind == ScaleKind::kF32 ? scales.scale_f32[row][g] : f16);
+          const bool wide = kind == ScaleKind::kF32 || kind == ScaleKind::kF32Zero;
+          const float scale = wide ? scales.scale_f32[row][g] : f16;
+          ASSERT_EQ(twin.scale(out.data(), r, col), scale);
           const float min = kind == ScaleKind::kF16Min ? f16_to_f32(scales.min_f16[row][g])
-                            : kind == ScaleKind::kF16Zero
-                                ? -(f16 * static_cast<float>(scales.zero[row][g]))
+                            : kind == ScaleKind::kF16Zero || kind == ScaleKind::kF32Zero
+                                ? -(scale * static_cast<float>(scales.zero[row][g]))
                                 : 0.0f;
           ASSERT_EQ(twin.min(out.data(), r, col), min);
         }
