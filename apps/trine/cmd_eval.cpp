@@ -1,4 +1,6 @@
-// trine eval: judges a model on the user's text, beside a reference.
+// trine eval: judges a model on the user's text and tasks, beside a reference.
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "apps/trine/command.h"
@@ -6,6 +8,7 @@
 #include "apps/trine/eval_run.h"
 #include "apps/trine/model_args.h"
 #include "eval/windows.h"
+#include "format/output_file.h"
 
 namespace trine::app {
 
@@ -39,14 +42,22 @@ Status check_needs(const options::Settings& settings, bool has_reference) {
                              {"ref-cache", "text"},
                              {"greedy-prompts", "text"},
                              {"greedy-tokens", "text"},
-                             {"ref-cache-type", "ref-cache"}};
+                             {"ref-cache-type", "ref-cache"},
+                             {"max-kl", "text"},
+                             {"max-ppl-delta", "text"},
+                             {"min-accuracy", "tasks"}};
   for (const Need& need : kNeeds) {
     if (given(settings, need.option) && !settings.has(need.wanted)) {
       return fail(ErrorCode::kInvalidArgument, "--{} has no effect without --{}", need.option,
                   need.wanted);
     }
   }
-  for (const std::string_view name : {"ref-cache", "greedy-prompts", "greedy-tokens"}) {
+  if (settings.has("prefill") && settings.has("tasks")) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--prefill and --tasks: tasks are answered by one model; leave one of them out");
+  }
+  for (const std::string_view name :
+       {"ref-cache", "greedy-prompts", "greedy-tokens", "max-kl", "max-ppl-delta"}) {
     if (given(settings, name) && !has_reference) {
       return fail(ErrorCode::kInvalidArgument,
                   "--{} needs something to compare with: --ref MODEL, or another --kv or "
@@ -57,25 +68,72 @@ Status check_needs(const options::Settings& settings, bool has_reference) {
   return {};
 }
 
+// The bounds that the user set, and whether they hold.
+std::vector<EvalFloor> floors(const options::Settings& settings, const EvalReport& report) {
+  std::vector<EvalFloor> out;
+  if (const auto limit = settings.maybe_number("max-kl"); limit.has_value()) {
+    const double kl = report.text->result.comparison->kl.mean;
+    out.push_back({.option = "max-kl", .limit = *limit, .value = kl, .met = kl <= *limit});
+  }
+  if (const auto limit = settings.maybe_number("max-ppl-delta"); limit.has_value()) {
+    const double change = report.text->result.comparison->ppl_change.value;
+    out.push_back(
+        {.option = "max-ppl-delta", .limit = *limit, .value = change, .met = change <= *limit});
+  }
+  if (const auto limit = settings.maybe_number("min-accuracy"); limit.has_value()) {
+    const double score = report.tasks->report.all.accuracy.value;
+    out.push_back(
+        {.option = "min-accuracy", .limit = *limit, .value = score, .met = score >= *limit});
+  }
+  return out;
+}
+
+Status write_page(const std::string& path, const std::string& html) {
+  TRINE_TRY_ASSIGN(OutputFile page, OutputFile::create(path));
+  TRINE_TRY(page.write(std::as_bytes(std::span<const char>(html))));
+  return page.commit();
+}
+
 Result<int> run_eval(CommandContext& context) {
   const options::Settings& settings = context.settings();
-  if (!settings.has("text")) {
+  if (!settings.has("text") && !settings.has("tasks")) {
     return fail(ErrorCode::kInvalidArgument,
-                "missing --text; usage: trine eval MODEL --text FILE [--ref MODEL]");
+                "missing --text or --tasks; usage: trine eval MODEL --text FILE [--ref MODEL]");
   }
   TRINE_TRY(apply_isa(settings));
   TRINE_TRY_ASSIGN(const EvalSides sides, eval_sides(context));
+  TRINE_TRY_ASSIGN(const auto leaks, leakage_index(context, sides));
   EvalReport report;
   report.sides = &sides;
   if (settings.has("text")) {
-    TRINE_TRY_ASSIGN(report.text, run_eval_text(context, sides));
+    TRINE_TRY_ASSIGN(report.text, run_eval_text(context, sides, leaks.get()));
+  }
+  if (settings.has("tasks")) {
+    TRINE_TRY_ASSIGN(report.tasks, run_eval_tasks(context, sides, leaks.get()));
+  }
+  report.floors = floors(settings, report);
+  if (report.text.has_value() && report.text->result.comparison.has_value() &&
+      report.tasks.has_value()) {
+    const std::string warning = eval::hidden_change_warning(
+        report.text->result.comparison->ppl_change.value, report.tasks->report.all);
+    if (!warning.empty()) {
+      report.warnings.push_back(warning);
+      context.note("warning: " + warning);
+    }
+  }
+  if (settings.has("html")) {
+    TRINE_TRY(write_page(settings.text("html"), eval_html(report)));
   }
   if (context.json()) {
     context.print_json(eval_json(report));
   } else {
     write_out(eval_text(report));
   }
-  return 0;
+  constexpr int kFloorNotMet = 5;
+  return std::all_of(report.floors.begin(), report.floors.end(),
+                     [](const EvalFloor& floor) { return floor.met; })
+             ? 0
+             : kFloorNotMet;
 }
 
 }  // namespace
@@ -153,17 +211,24 @@ extern const Command kEvalCommand;
 const Command kEvalCommand = {
     .name = "eval",
     .group = "verify",
-    .summary = "Judge a model on your text, beside a reference",
+    .summary = "Judge a model on your text and tasks, beside a reference",
     .positionals = {kModelArgument},
-    .options = joined({"text", "ref", "ref-kv", "ref-activations", "prefill", "stride", "windows",
-                       "greedy-prompts", "greedy-tokens", "ref-cache", "ref-cache-type", "seed"},
-                      model_options()),
+    .options =
+        joined({"text", "ref", "ref-kv", "ref-activations", "prefill", "stride", "windows",
+                "greedy-prompts", "greedy-tokens", "ref-cache", "ref-cache-type", "seed", "tasks",
+                "calib", "allow-leaks", "max-kl", "max-ppl-delta", "min-accuracy", "html"},
+               model_options()),
     .details =
         "--text gives perplexity and, beside a reference, the KL divergence of every position's "
-        "law from it: --ref\n"
-        "another model, or the same model with another --ref-kv or --ref-activations. --ctx is the "
-        "length of the\n"
-        "windows, 2048 or the model's context unless given.",
+        "law from it; --tasks\n"
+        "answers and scores your tasks and pairs them with the reference's answers. The reference "
+        "is --ref, or the same\n"
+        "model with another --ref-kv or --ref-activations. --ctx is the length of the text's "
+        "windows, 2048 or the\n"
+        "model's context unless given. --calib names the calibration texts, in which no test may "
+        "be. Status 5 when a\n"
+        "bound (--max-kl, --max-ppl-delta, --min-accuracy) does not hold. docs/eval.md explains "
+        "figures and files.",
     .run = run_eval,
 };
 

@@ -1,6 +1,10 @@
 #include "apps/trine/eval_output.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
+
+#include "base/printable.h"
 
 namespace trine::app {
 
@@ -14,10 +18,6 @@ std::string with_interval(const eval::Figure& figure, double scale, int digits,
                           std::string_view unit) {
   return fmt::format("{:.{}f}{}  [{:.{}f}, {:.{}f}]", figure.value * scale, digits, unit,
                      figure.interval.low * scale, digits, figure.interval.high * scale, digits);
-}
-
-Json interval_json(const eval::Interval& interval) {
-  return Json::array({interval.low, interval.high});
 }
 
 void append_comparison(const eval::TextComparison& c, std::string& out) {
@@ -40,44 +40,114 @@ void append_comparison(const eval::TextComparison& c, std::string& out) {
   }
 }
 
-void add_text(const TextReport& text, Json& out) {
-  const eval::TextResult& r = text.result;
-  out["ppl"] = r.ppl.value;
-  out["ppl_interval"] = interval_json(r.ppl.interval);
-  if (r.comparison.has_value()) {
-    const eval::TextComparison& c = *r.comparison;
-    out["ppl_ref"] = c.ppl.value;
-    out["ppl_change"] = c.ppl_change.value;
-    out["ppl_change_interval"] = interval_json(c.ppl_change.interval);
-    out["kl_mean"] = c.kl.mean;
-    out["kl_mean_interval"] = interval_json(c.kl_interval);
-    out["kl_median"] = c.kl.median;
-    out["kl_p99"] = c.kl.p99;
-    out["kl_p999"] = c.kl.p999;
-    out["kl_max"] = c.kl.max;
-    out["kl_by_position"] = c.kl_by_position;
-    out["top1"] = c.top1.value;
-    out["top1_interval"] = interval_json(c.top1.interval);
-    out["top5"] = c.top5.value;
-    out["dp_mean"] = c.dp_mean;
-    out["dp_rms"] = c.dp_rms;
-    if (!c.greedy.same_tokens.empty()) {
-      constexpr std::int32_t kShort = 32;
-      out["greedy_len"] = c.greedy.mean();
-      out["greedy"] = {
-          {"protocol", text.greedy_protocol},
-          {"tokens", c.greedy.num_tokens},
-          {"same_tokens", c.greedy.same_tokens},
-          {"same_at_32",
-           c.greedy.num_tokens >= kShort ? Json(c.greedy.share_same(kShort)) : Json(nullptr)},
-          {"same_to_the_end", c.greedy.share_same(c.greedy.num_tokens)}};
-    }
+void append_group(const eval::TaskGroup& group, std::string_view name, std::string& out) {
+  out += fmt::format("{:<18}{:>4} tasks  {}", name, group.tasks, share_text(group.accuracy));
+  if (group.paired.has_value()) {
+    const eval::PairedTasks& paired = *group.paired;
+    out += fmt::format("  reference {}  won {} lost {}", share_text(paired.accuracy), paired.wins,
+                       paired.losses);
   }
-  out["tokens"] = r.tokens;
-  out["protocol"] = text.protocol;
+  out += "\n";
+}
+
+void append_flips(const TaskRun& run, std::string& out) {
+  constexpr std::size_t kMost = 20;
+  constexpr std::size_t kLongest = 200;  // bytes of an answer
+  const std::vector<std::size_t>& flips = run.report.all.paired->flips;
+  for (std::size_t k = 0; k < std::min(flips.size(), kMost); ++k) {
+    const std::size_t i = flips[k];
+    out += fmt::format(
+        "  {} task {} (line {}): {:.2f}, reference {:.2f}\n    model      {}\n"
+        "    reference  {}\n",
+        run.report.outcomes[i] == eval::Outcome::kWin ? "won " : "lost", printable(run.tasks[i].id),
+        run.tasks[i].line, run.answers[i].score, run.reference[i].score,
+        printable(run.answers[i].text, kLongest), printable(run.reference[i].text, kLongest));
+  }
+  if (flips.size() > kMost) {
+    out += fmt::format("  and {} more: --json and --html have all\n", flips.size() - kMost);
+  }
+}
+
+void append_tasks(const TaskRun& run, std::string& out) {
+  const eval::TaskGroup& all = run.report.all;
+  out += fmt::format("protocol          {}\n", run.protocol);
+  out += fmt::format("score             {}\n", share_text(all.accuracy));
+  if (all.paired.has_value()) {
+    const eval::PairedTasks& paired = *all.paired;
+    out += fmt::format("reference score   {}\n", share_text(paired.accuracy));
+    out += fmt::format("difference        {}\n",
+                       with_interval(paired.difference, kPercent, 2, " points"));
+    out += fmt::format("won, lost, tied   {}, {}, {}  (McNemar, exact: p = {:.4g})\n", paired.wins,
+                       paired.losses, paired.ties, paired.mcnemar);
+    out += fmt::format("can be shown      {}\n", detectable_text(all));
+  }
+  out += fmt::format("failures          {}\n", failures_text(all));
+  for (const eval::TaskGroup& group : run.report.kinds) {
+    append_group(group, "  " + group.name, out);
+  }
+  for (const eval::TaskGroup& group : run.report.tags) {
+    append_group(group, "  #" + printable(group.name), out);
+  }
+  for (const eval::Confusion& confusion : run.report.confusions) {
+    out += fmt::format("macro-F1          {:.4f}", confusion.model_f1);
+    if (!confusion.reference.empty()) {
+      out += fmt::format("  reference {:.4f}", confusion.reference_f1);
+    }
+    out += fmt::format("  ({} labels)\n", confusion.labels.size());
+  }
+  const auto leaked = std::count(run.leaked.begin(), run.leaked.end(), true);
+  if (!run.leaked.empty()) {
+    out += fmt::format("in --calib        {} of {} prompts\n", leaked, run.tasks.size());
+  }
+  if (all.paired.has_value()) {
+    append_flips(run, out);
+  }
+  out += "(measured; 95 % intervals, tasks drawn anew)\n";
 }
 
 }  // namespace
+
+std::string share_text(const eval::Figure& figure) {
+  return with_interval(figure, kPercent, 2, " %");
+}
+
+std::string failures_text(const eval::TaskGroup& group) {
+  const eval::FailureRates none;
+  const eval::FailureRates& other = group.paired.has_value() ? group.paired->failures : none;
+  std::string out;
+  const auto add = [&](std::string_view name, double rate, double reference) {
+    if (rate == 0.0 && reference == 0.0) {
+      return;
+    }
+    out += fmt::format("{}{} {:.1f} %", out.empty() ? "" : ", ", name, rate * kPercent);
+    if (group.paired.has_value()) {
+      out += fmt::format(" (reference {:.1f} %)", reference * kPercent);
+    }
+  };
+  const eval::FailureRates& mine = group.failures;
+  add("empty", mine.empty, other.empty);
+  add("running in circles", mine.circles, other.circles);
+  add("invalid JSON", mine.invalid_json, other.invalid_json);
+  add("another language", mine.switched_language, other.switched_language);
+  add("cut at max_tokens", mine.cut, other.cut);
+  return out.empty() ? "none" : out;
+}
+
+std::string detectable_text(const eval::TaskGroup& group) {
+  constexpr std::int64_t kFew = 100;
+  const double least = group.paired->detectable;
+  if (least >= 1.0) {
+    return fmt::format("nothing: {} tasks are too few to tell any loss from chance", group.tasks);
+  }
+  return fmt::format(
+      "differences of {:.1f} points or more, with 80 % power at the 5 % level{}", least * kPercent,
+      group.tasks < kFew ? "; fewer than 100 tasks: smaller losses stay unseen" : "");
+}
+
+std::string floor_text(const EvalFloor& floor) {
+  return fmt::format("--{} {:g}: {:.6g}, {}", floor.option, floor.limit, floor.value,
+                     floor.met ? "met" : "NOT met");
+}
 
 std::string eval_text(const EvalReport& report) {
   const EvalSides& sides = *report.sides;
@@ -96,25 +166,18 @@ std::string eval_text(const EvalReport& report) {
     if (r.comparison.has_value()) {
       append_comparison(*r.comparison, out);
     }
+    if (report.text->leaked > 0.0) {
+      out +=
+          fmt::format("in --calib        {:.1f} % of the text\n", report.text->leaked * kPercent);
+    }
     out += "(measured; KL in nats; 95 % intervals, windows drawn anew)\n";
   }
-  return out;
-}
-
-Json eval_json(const EvalReport& report) {
-  const EvalSides& sides = *report.sides;
-  Json out = {{"model", sides.model.name}};
-  if (sides.reference.has_value()) {
-    out["reference"] = sides.reference->name;
-    out["mode"] = sides.mode();
+  if (report.tasks.has_value()) {
+    append_tasks(*report.tasks, out);
   }
-  if (sides.prefill.has_value()) {
-    out["prefill"] = sides.prefill->name;
+  for (const EvalFloor& floor : report.floors) {
+    out += fmt::format("floor             {}\n", floor_text(floor));
   }
-  if (report.text.has_value()) {
-    add_text(*report.text, out);
-  }
-  out["kind"] = "measured";
   return out;
 }
 

@@ -1,9 +1,6 @@
 // trine eval --text: perplexity and the distance to a reference.
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-
-#include <unistd.h>
 
 #include "apps/trine/eval_run.h"
 #include "apps/trine/input.h"
@@ -17,37 +14,32 @@ namespace trine::app {
 
 namespace {
 
-// A line on a terminal that is written over; nothing elsewhere, where a line a second would only
-// fill a log.
-class Progress {
- public:
-  Progress(const CommandContext& context, std::string what, std::int64_t total)
-      : what_(std::move(what)),
-        total_(total),
-        shown_(!context.quiet() && ::isatty(STDERR_FILENO) == 1) {}
+Result<std::vector<eval::Document>> read_documents(const options::Settings& settings) {
+  const std::string file = settings.text("text");
+  TRINE_TRY_ASSIGN(const std::string content, read_file(file));
+  return eval::parse_documents(content, file);
+}
 
-  // False when the user wants the work to end.
-  bool operator()(std::int64_t done) {
-    const auto now = std::chrono::steady_clock::now();
-    if (shown_ && (done == total_ || now - last_ > std::chrono::milliseconds(200))) {
-      last_ = now;
-      const double seconds = std::chrono::duration<double>(now - start_).count();
-      const double left =
-          done > 0 ? seconds * static_cast<double>(total_ - done) / static_cast<double>(done) : 0.0;
-      const std::string line = fmt::format("\r{}: {} of {} tokens, {:.0f} s left\x1b[K{}", what_,
-                                           done, total_, left, done == total_ ? "\n" : "");
-      std::fwrite(line.data(), 1, line.size(), stderr);
-    }
-    return !interrupted() && output_ok();
+// The share of --text that is in the texts of --calib.
+Result<double> leaked_share(const CommandContext& context,
+                            const std::vector<eval::Document>& documents,
+                            const eval::LeakageIndex* leaks) {
+  if (leaks == nullptr) {
+    return 0.0;
   }
-
- private:
-  std::string what_;
-  std::int64_t total_;
-  bool shown_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point last_ = start_;
-};
+  std::string all;
+  for (const eval::Document& document : documents) {
+    all += document.text + document.messages + "\n";
+  }
+  const double share = leaks->share(all);
+  if (share >= eval::kLeakShare && !context.settings().flag("allow-leaks")) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--text {}: {:.0f} % of it is in the texts of --calib; judge on texts that the "
+                "model has not seen, or give --allow-leaks",
+                context.settings().text("text"), share * 100.0);
+  }
+  return share;
+}
 
 // What a model is, without the work of packing its weights.
 Result<std::shared_ptr<const Model>> peek(const EvalSide& side) {
@@ -63,11 +55,10 @@ struct TextPlan {
   eval::TextOptions options;
 };
 
-Result<TextPlan> plan_text(const CommandContext& context, const EvalSides& sides) {
+Result<TextPlan> plan_text(const CommandContext& context, const EvalSides& sides,
+                           const std::vector<eval::Document>& documents) {
   const options::Settings& settings = context.settings();
   const std::string file = settings.text("text");
-  TRINE_TRY_ASSIGN(const std::string content, read_file(file));
-  TRINE_TRY_ASSIGN(const auto documents, eval::parse_documents(content, file));
   TRINE_TRY_ASSIGN(const auto model, peek(sides.model));
   std::int32_t rows = model->config().vocab_size;
   std::int32_t model_context = model->config().context_length;
@@ -139,7 +130,7 @@ Result<std::unique_ptr<eval::LogitSource>> cached_reference(const CommandContext
     TRINE_TRY(eval::write_ref_cache(file, key, plan.text, plan.windows, *source,
                                     eval::greedy_prompts(plan.text, plan.windows, plan.options),
                                     eval::greedy_tokens(plan.windows, plan.options),
-                                    Progress(context, "reference", key.num_rows)));
+                                    EvalProgress(context, "reference", "tokens", key.num_rows)));
   }
   TRINE_TRY_ASSIGN(auto out, eval::RefCacheSource::open(file, key));
   return std::unique_ptr<eval::LogitSource>(std::move(out));
@@ -147,9 +138,13 @@ Result<std::unique_ptr<eval::LogitSource>> cached_reference(const CommandContext
 
 }  // namespace
 
-Result<TextReport> run_eval_text(const CommandContext& context, const EvalSides& sides) {
+Result<TextReport> run_eval_text(const CommandContext& context, const EvalSides& sides,
+                                 const eval::LeakageIndex* leaks) {
   const options::Settings& settings = context.settings();
-  TRINE_TRY_ASSIGN(TextPlan plan, plan_text(context, sides));
+  TextReport out;
+  TRINE_TRY_ASSIGN(const auto documents, read_documents(settings));
+  TRINE_TRY_ASSIGN(out.leaked, leaked_share(context, documents, leaks));
+  TRINE_TRY_ASSIGN(TextPlan plan, plan_text(context, sides, documents));
   TRINE_TRY_ASSIGN(const auto team,
                    ThreadTeam::create(static_cast<int>(settings.integer("threads"))));
   ops::Context ops(*team);
@@ -163,8 +158,7 @@ Result<TextReport> run_eval_text(const CommandContext& context, const EvalSides&
   context.note(fmt::format("text: {} windows of {} tokens, {} tokens scored",
                            plan.windows.windows.size(), plan.windows.context,
                            plan.windows.num_scored()));
-  plan.options.progress = Progress(context, "text", plan.windows.num_scored());
-  TextReport out;
+  plan.options.progress = EvalProgress(context, "text", "tokens", plan.windows.num_scored());
   TRINE_TRY_ASSIGN(out.result, eval::evaluate_text(plan.text, plan.windows, *candidate,
                                                    reference.get(), *team, plan.options));
   out.protocol = fmt::format("{} | model: {}", out.result.protocol, sides.model.settings());

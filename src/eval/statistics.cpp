@@ -61,9 +61,19 @@ double mcnemar_exact(std::int64_t b, std::int64_t c) {
   if (n == 0 || 2 * k == n) {
     return 1.0;
   }
-  // 2 * P(X <= k), X binomial(n, 1/2); terms by their logarithms, the smallest first.
-  const auto log_factorial = [](std::int64_t x) { return std::lgamma(static_cast<double>(x) + 1); };
+  // 2 * P(X <= k), X binomial(n, 1/2). Coefficients of few items are exact; those of many would not
+  // fit and go by their logarithms.
+  constexpr std::int64_t kFits = 1000;
   double sum = 0.0;
+  if (n <= kFits) {
+    double ways = 1.0;
+    for (std::int64_t i = 0; i <= k; ++i) {
+      sum += ways;
+      ways = ways * static_cast<double>(n - i) / static_cast<double>(i + 1);
+    }
+    return std::min(1.0, std::ldexp(sum, 1 - static_cast<int>(n)));
+  }
+  const auto log_factorial = [](std::int64_t x) { return std::lgamma(static_cast<double>(x) + 1); };
   for (std::int64_t i = 0; i <= k; ++i) {
     sum += std::exp(log_factorial(n) - log_factorial(i) - log_factorial(n - i) -
                     static_cast<double>(n) * std::log(2.0));

@@ -1,5 +1,6 @@
 """eval. Figures are checked against what this file computes itself from `trine logits`."""
 
+import hashlib
 import json
 import math
 import os
@@ -219,7 +220,7 @@ class Text(Case):
 
     def test_errors(self):
         text = ("eval", MODEL, "--text", self.text)
-        self.bad(2, "missing --text", "eval", MODEL)
+        self.bad(2, "missing --text or --tasks", "eval", MODEL)
         self.bad(2, "the text has 2 tokens", "eval", MODEL, "--text", self.path("a.txt", "Hi"))
         self.bad(2, "the text has no tokens", "eval", MODEL, "--text", self.path("b.txt", ""))
         self.bad(2, "a window of 2000 tokens needs", *text, "--ctx", "2000")
@@ -238,6 +239,201 @@ class Text(Case):
         self.bad(2, "--prefill .*" + error, *text, "--prefill", other)
 
 
+class Tasks(Case):
+    def tasks(self, *tasks, name="tasks.jsonl"):
+        return self.path(name, "".join(json.dumps(task) + "\n" for task in tasks))
+
+    def eval(self, *tasks, args=(), model=MODEL):
+        return self.ok("eval", model, "--tasks", self.tasks(*tasks), "--json", "-q", *args).json
+
+    def greedy(self, prompt, count, model=MODEL, **messages):
+        args = ("run", model, "--temperature", "0", "-n", str(count), "-q")
+        return self.ok(*args, *messages.get("args", ("--raw",)), "-p", prompt).text.removesuffix("\n")
+
+    def test_answers_are_those_of_run(self):
+        prompts = ["The page is", "Options come from", "def pages(tokens):\n"]
+        said = [self.greedy(prompt, 12).strip() for prompt in prompts]
+        tasks = [{"prompt": p, "kind": "exact", "answer": a, "max_tokens": 12} for p, a in zip(prompts, said)]
+        chat = self.greedy("Hello", 5, args=()).strip()
+        tasks.append(
+            {"messages": [{"role": "user", "content": "Hello"}], "kind": "exact", "answer": chat, "max_tokens": 5}
+        )
+        got = self.eval(*tasks)
+        self.assertEqual([task["answer"].strip() for task in got["tasks"]], [*said, chat])
+        self.assertEqual([task["score"] for task in got["tasks"]], [1, 1, 1, 1])
+        self.assertEqual(got["tasks_summary"]["accuracy"], 1)
+
+    def likelihood(self, prompt, choice):
+        """Sum over the choice's tokens, and how many; encoded as one text."""
+
+        def ids(text):
+            return self.ok("tokenize", MODEL, text, "--json").json["ids"]
+
+        whole, start = ids(prompt + choice), len(ids(prompt))
+        self.assertEqual(whole[:start], ids(prompt))
+        out = self.path("choice.npy")
+        self.ok("logits", MODEL, "--tokens", ",".join(map(str, whole)), "--out", out)
+        _, rows = read_npy(out)
+        rows = [log_softmax(memoryview(row).cast("f").tolist()) for row in rows[start - 1 : -1]]
+        return math.fsum(row[token] for row, token in zip(rows, whole[start:])), len(whole) - start
+
+    def test_choices_go_by_log_likelihood(self):
+        prompt, choices = "Options come from the command", [" line.", " banana", " line and the file"]
+        sums = [self.likelihood(prompt, choice) for choice in choices]
+        alone = [self.likelihood("", choice)[0] for choice in choices]
+        expected = {
+            "none": [total for total, _ in sums],
+            "tokens": [total / count for total, count in sums],
+            "chars": [total / len(choice) for (total, _), choice in zip(sums, choices)],
+            "unconditional": [total - other for (total, _), other in zip(sums, alone)],
+        }
+        tasks = [
+            {"prompt": prompt, "kind": "choice", "choices": choices, "answer": 0, "normalize": how} for how in expected
+        ]
+        for task, values in zip(self.eval(*tasks)["tasks"], expected.values()):
+            best = values.index(max(values))
+            self.assertEqual((task["answer"], task["score"]), (choices[best], float(best == 0)))
+            for got, value in zip(task["choices"], values):
+                self.assertAlmostEqual(got, value, delta=1e-6 * abs(value))
+
+    def test_pairs_with_a_reference(self):
+        prompts = ["The page is", "Options come from", "The file", "import os", "A function that", "In this case"]
+        tasks, outcomes, weights = [], [], [1, 2, 1, 1, 3, 1]
+        for i, (prompt, weight) in enumerate(zip(prompts, weights)):
+            mine, theirs = (self.greedy(prompt, 8, model=m).strip() for m in (MODEL, OTHER))
+            self.assertNotEqual(mine, theirs)
+            answer = mine if i < 2 else theirs if i < 5 else "neither"
+            tasks.append(
+                {"id": f"t{i}", "prompt": prompt, "kind": "exact", "answer": answer, "weight": weight, "max_tokens": 8}
+            )
+            tasks[-1]["tags"] = ["even"] if i % 2 == 0 else ["odd", "all"]
+            outcomes.append("win" if i < 2 else "loss" if i < 5 else "tie")
+        page = self.path("report.html")
+        got = self.eval(*tasks, args=("--ref", OTHER, "--html", page))
+        self.assertEqual([task["outcome"] for task in got["tasks"]], outcomes)
+        summary = got["tasks_summary"]
+        self.assertEqual((summary["wins"], summary["losses"], summary["ties"]), (2, 3, 1))
+        self.assertAlmostEqual(summary["accuracy"], 3 / 9)
+        self.assertAlmostEqual(summary["accuracy_ref"], 5 / 9)
+        self.assertAlmostEqual(summary["difference"], -2 / 9)
+        self.assertEqual(summary["mcnemar_p"], 1)
+        low, high = summary["difference_interval"]
+        self.assertTrue(-1 <= low < -2 / 9 < high <= 1)
+        self.assertEqual({tag["name"]: tag["tasks"] for tag in got["tasks_by_tag"]}, {"even": 3, "odd": 3, "all": 3})
+        done = self.ok("eval", MODEL, "--tasks", self.tasks(*tasks), "--ref", OTHER)
+        self.assertIn("won, lost, tied   2, 3, 1", done.text)
+        self.assertEqual(done.text.count("    reference  "), 5)
+        self.assertIn("nothing: 6 tasks are too few", done.text)
+        with open(page, encoding="utf-8") as file:
+            html = file.read()
+        self.assertTrue(html.startswith("<!DOCTYPE html>"))
+        self.assertNotIn("http", html)
+        self.assertNotIn("<script", html)
+        for task in got["tasks"][:5]:
+            self.assertIn(task["id"], html)
+        moved = self.eval(*tasks, args=("--ref", OTHER, "--seed", "9"))["tasks_summary"]["difference_interval"]
+        self.assertNotEqual(moved, [low, high])
+
+    def test_cache_alone(self):
+        got = self.eval({"prompt": "The", "kind": "json"}, args=("--kv", "int8"))
+        self.assertEqual((got["mode"], got["tasks_summary"]["ties"]), ("kv", 1))
+        self.assertEqual(got["tasks_summary"]["failures"]["invalid_json"], 1)
+
+    def test_does_not_depend_on_threads_or_company(self):
+        tasks = [{"prompt": f"The page {i}", "kind": "contains", "answer": "the", "max_tokens": 9} for i in range(30)]
+        expected = self.eval(*tasks, args=("--threads", "1"))
+        self.assertEqual(self.eval(*tasks, args=("--threads", "3")), expected)
+        alone = self.eval(tasks[7])["tasks"][0]
+        self.assertEqual(alone["answer"], expected["tasks"][7]["answer"])
+
+    def test_labels(self):
+        said = self.greedy("The page is", 6).split()[0]
+        task = {"prompt": "The page is", "kind": "label", "labels": [said, "qqq"], "answer": "qqq", "max_tokens": 6}
+        got = self.eval(task, {**task, "answer": said})
+        self.assertEqual(got["confusions"][0]["counts"], [[1, 0, 0], [1, 0, 0]])
+        self.assertAlmostEqual(got["confusions"][0]["macro_f1"], (2 / 3 + 0) / 2)
+
+    def test_floors_end_with_status_5(self):
+        text, tasks = self.path("text.txt", TEXT), self.tasks({"prompt": "The", "kind": "exact", "answer": "no such"})
+        base = ("eval", MODEL, "--text", text, "--ctx", "64", "--tasks", tasks, "--kv", "int8", "-q")
+        for floor, code in (
+            (("--max-kl", "1"), 0),
+            (("--max-kl", "1e-9"), 5),
+            (("--max-ppl-delta", "0.5"), 0),
+            (("--min-accuracy", "0"), 0),
+            (("--min-accuracy", "0.5"), 5),
+            (("--max-kl", "1", "--min-accuracy", "0.01"), 5),
+        ):
+            done = self.trine(*base, *floor)
+            self.assertEqual(done.code, code, floor)
+            self.assertIn("NOT met" if code else "met", done.text)
+        done = self.trine("eval", MODEL, "--text", text, "--ctx", "64", "--ref", OTHER, "--max-ppl-delta", "0.1", "--json")
+        self.assertEqual(done.code, 5)
+        (floor,) = done.json["floors"]
+        self.assertEqual((floor["option"], floor["limit"], floor["met"]), ("max-ppl-delta", 0.1, False))
+        self.assertEqual(floor["value"], done.json["ppl_change"])
+        self.bad(2, "--max-kl has no effect without --text", "eval", MODEL, "--tasks", tasks, "--max-kl", "1")
+        self.bad(2, "--min-accuracy has no effect without --tasks", "eval", MODEL, "--text", text, "--min-accuracy", "1")
+        self.bad(2, "--max-kl needs something to compare", "eval", MODEL, "--text", text, "--max-kl", "1")
+
+    def test_warns_where_only_tasks_move(self):
+        """Both answers are told by one number that differs, while the laws are nearly the same."""
+        text = self.path("text.txt", TEXT)
+        tasks = [{"prompt": p, "kind": "exact", "answer": self.greedy(p, 40), "max_tokens": 40} for p in ("The", "A", "In")]
+        args = ("eval", MODEL, "--text", text, "--ctx", "64", "--kv", "int8", "--tasks", self.tasks(*tasks), "--json")
+        got = self.ok(*args).json
+        self.assertLess(abs(got["ppl_change"]), 0.01)
+        moved = got["tasks_summary"]["losses"] > 0
+        self.assertEqual(len(got["warnings"]), int(moved))
+
+    def test_leaks_are_refused(self):
+        asked = " ".join(f"word{i}" for i in range(20))
+        tasks = [{"prompt": asked, "kind": "json", "max_tokens": 2}, {"prompt": "Fine", "kind": "json", "max_tokens": 2}]
+        calib = self.path("calib.jsonl", json.dumps({"messages": [{"role": "user", "content": "So: " + asked}]}))
+        base = ("eval", MODEL, "--tasks", self.tasks(*tasks), "--calib", calib)
+        self.bad(2, r"1 of 2 prompts are in the texts of --calib \(lines 1\)", *base)
+        got = self.ok(*base, "--allow-leaks", "--json").json
+        self.assertEqual([task["leaked"] for task in got["tasks"]], [True, False])
+        text = self.path("text.txt", TEXT)
+        self.bad(2, "100 % of it is in the texts", "eval", MODEL, "--text", text, "--calib", text)
+        got = self.ok("eval", MODEL, "--text", text, "--ctx", "64", "--calib", text, "--allow-leaks", "--json").json
+        self.assertEqual(got["leaked_share"], 1)
+        got = self.ok("eval", MODEL, "--text", text, "--ctx", "64", "--calib", calib, "--json").json
+        self.assertEqual(got["leaked_share"], 0)
+
+    def test_a_model_says_what_it_was_calibrated_on(self):
+        text = self.path("text.txt", TEXT)
+        record = {"calibration": {"hash": "x", "files": [{"file": "t", "sha256": hashlib.sha256(TEXT.encode()).hexdigest()}]}}
+        model = self.copy_model("q", replace={"trine_quantization.json": json.dumps(record)})
+        self.bad(2, "the model was calibrated on this file", "eval", model, "--text", text, "--ctx", "64")
+        self.ok("eval", model, "--text", text, "--ctx", "64", "--allow-leaks")
+        other = self.path("other.txt", "Something else, longer than a few words but not like it at all")
+        done = self.ok("eval", model, "--text", self.path("held-out.txt", TEXT[9:]), "--ctx", "64", "--calib", other)
+        self.assertIn("none of the files that the model says", done.error)
+        broken = self.copy_model("b", replace={"trine_quantization.json": '{"calibration": {"hash": 1}}'})
+        self.bad(3, '"hash" is missing', "eval", broken, "--text", text, "--ctx", "64")
+
+    def test_errors_name_line_and_field(self):
+        good = {"prompt": "p", "kind": "json", "max_tokens": 1}
+        for task, error in (
+            ({"prompt": "p", "kind": "exact"}, r'tasks\.jsonl:2: neither "answer"'),
+            ({**good, "answr": 1}, r'tasks\.jsonl:2: "answr" is no field'),
+            ({**good, "max_tokens": 5000}, r"tasks\.jsonl:2: .*max_tokens"),
+            ({**good, "prompt": "word " * 3000}, r"tasks\.jsonl:2: .*2048"),
+            ({"prompt": "p", "kind": "regex", "answer": "(a"}, r'tasks\.jsonl:2: "answer": regular expression'),
+        ):
+            done = self.trine("eval", MODEL, "--tasks", self.tasks(good, task))
+            self.assertIn(done.code, (2, 4), done.error)
+            self.assertRegex(done.error, error)
+            self.assertEqual(done.out, b"")
+        path = self.tasks(good)
+        self.bad(2, "--prefill and --tasks", "eval", MODEL, "--tasks", path, "--text", path, "--prefill", MODEL)
+        self.bad(1, r"no\.jsonl: No such file", "eval", MODEL, "--tasks", self.path("no.jsonl"))
+        template = self.copy_model("t", replace={"tokenizer_config.json": self.edit_json("tokenizer_config.json", chat_template=None)})
+        chat = self.tasks({"messages": [{"role": "user", "content": "x"}], "kind": "json"})
+        self.bad(3, r"tasks\.jsonl:1: .*chat template", "eval", template, "--tasks", chat)
+
+
 class Flags(Case):
     COMMON = {"json", "quiet", "log-level", "config", "home", "catalogue"}
     MODEL_FLAGS = {"threads", "ctx", "kv", "activations", "isa"}
@@ -246,7 +442,8 @@ class Flags(Case):
         self.assertEqual(
             flags_of(self, "eval") - self.COMMON,
             {"text", "ref", "ref-kv", "ref-activations", "prefill", "stride", "windows", "greedy-prompts"}
-            | {"greedy-tokens", "ref-cache", "ref-cache-type", "seed"}
+            | {"greedy-tokens", "ref-cache", "ref-cache-type", "seed", "tasks", "calib", "allow-leaks"}
+            | {"max-kl", "max-ppl-delta", "min-accuracy", "html"}
             | self.MODEL_FLAGS,
         )
 

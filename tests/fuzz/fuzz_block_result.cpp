@@ -1,5 +1,5 @@
-// Any bytes as the result of a block give a result whose parts fit each other, or an error: the file
-// may have been cut off with the run that wrote it.
+// Any bytes as the result of a block give a result whose parts fit each other, or an error: the
+// file may have been cut off with the run that wrote it.
 #include <cstddef>
 #include <cstdint>
 #include <span>
