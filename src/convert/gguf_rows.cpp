@@ -43,7 +43,7 @@ SourceRow row_of(const PlannedTensor& tensor, std::int64_t row) {
     }
     left -= source.rows;
   }
-  TRINE_CHECK(!"a row past the sources");
+  TRINE_CHECK(false);  // a row past the sources
   return {};
 }
 
