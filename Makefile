@@ -75,7 +75,7 @@ format: setup
 	touch $@
 
 golden: all .venv/golden/.done
-	@for script in loadgen dequant tokenizers chat_templates sampling grammar families docs_models embeddings convert; do \
+	@for script in loadgen dequant tokenizers chat_templates sampling grammar families docs_models embeddings convert eval; do \
 	  echo "== tools/golden/$$script.py"; $(GOLDEN_PYTHON) tools/golden/$$script.py; done
 
 golden-llama: all .venv/golden/.done

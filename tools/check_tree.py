@@ -22,8 +22,8 @@ LAYERS = {
     "quant": 4, "sampling": 4, "transfer": 4,
     "model": 5, "sched": 5,
     "spec": 6,
-    "engine": 7, "plan": 7, "eval": 7,
-    "cluster": 8, "convert": 8,
+    "engine": 7, "plan": 7,
+    "cluster": 8, "convert": 8, "eval": 8,
     "compress": 9,
     "server": 9,
 }

@@ -30,7 +30,8 @@ QuantMethod method_of(std::string_view name) {
 Result<OutputFormat> format_of(const options::Settings& settings, const std::string& source) {
   if (!settings.has("format")) {
     TRINE_TRY_ASSIGN(const CheckpointKind kind, detect_checkpoint(source));
-    return kind == CheckpointKind::kGguf ? OutputFormat::kGguf : OutputFormat::kCompressedTensors;
+    const bool gguf = kind == CheckpointKind::kGguf || settings.text("out").ends_with(".gguf");
+    return gguf ? OutputFormat::kGguf : OutputFormat::kCompressedTensors;
   }
   const std::string name = settings.text("format");
   for (const OutputFormat format :
@@ -147,9 +148,11 @@ class ProgressLine {
       return;
     }
     shown_ = now;
-    std::string line =
-        fmt::format("{} {}/{}", stage_ == QuantizeStage::kBlocks ? "block" : "writing tensor",
-                    progress.done, progress.total);
+    std::string line = fmt::format("{} {}/{}",
+                                   stage_ == QuantizeStage::kBlocks       ? "block"
+                                   : stage_ == QuantizeStage::kConversion ? "converting, bytes"
+                                                                          : "writing tensor",
+                                   progress.done, progress.total);
     // What an earlier run did took no time and tells none.
     const std::int64_t worked = progress.done - skipped_;
     if (!last && worked > 0) {
@@ -175,14 +178,14 @@ class ProgressLine {
   const CommandContext& context_;
   bool terminal_;
   bool open_ = false;
-  QuantizeStage stage_ = QuantizeStage::kCalibration;
+  QuantizeStage stage_ = QuantizeStage::kConversion;
   std::int64_t skipped_ = 0;
   Clock::time_point start_, shown_;
 };
 
 Result<int> run_quantize(CommandContext& context) {
   const options::Settings& settings = context.settings();
-  if (!settings.has("out") && !settings.flag("dry-run")) {
+  if (!settings.has("out")) {
     return fail(ErrorCode::kInvalidArgument,
                 "missing --out; usage: trine quantize MODEL --out PATH [options]");
   }

@@ -73,12 +73,20 @@ Status apply_generation_defaults(const GenerationDefaults& defaults, options::Se
   return apply("max-tokens", defaults.max_tokens);
 }
 
-DType kv_dtype(const options::Settings& settings) {
-  const std::string& name = settings.text("kv");
+DType kv_type(std::string_view name) {
   return name == "f32"    ? DType::kF32
          : name == "bf16" ? DType::kBF16
          : name == "int8" ? DType::kI8
                           : DType::kF16;
+}
+
+DType kv_dtype(const options::Settings& settings) {
+  return kv_type(settings.text("kv"));
+}
+
+Model::LoadOptions::Activations activations_type(std::string_view name) {
+  return name == "f32" ? Model::LoadOptions::Activations::kF32
+                       : Model::LoadOptions::Activations::kInt8;
 }
 
 Model::LoadOptions load_options(const options::Settings& settings) {
@@ -86,8 +94,7 @@ Model::LoadOptions load_options(const options::Settings& settings) {
   if (const auto ctx = settings.maybe_integer("ctx"); ctx.has_value()) {
     out.max_context = static_cast<std::int32_t>(*ctx);
   }
-  out.activations = settings.text("activations") == "f32" ? Model::LoadOptions::Activations::kF32
-                                                          : Model::LoadOptions::Activations::kInt8;
+  out.activations = activations_type(settings.text("activations"));
   out.num_threads = static_cast<int>(settings.integer("threads"));
   return out;
 }

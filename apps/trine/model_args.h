@@ -34,6 +34,10 @@ Status apply_isa(const options::Settings& settings);
 // out of range that would be used.
 Status apply_generation_defaults(const GenerationDefaults& defaults, options::Settings& settings);
 
+// The values of --kv and --activations.
+DType kv_type(std::string_view name);
+Model::LoadOptions::Activations activations_type(std::string_view name);
+
 DType kv_dtype(const options::Settings& settings);
 
 // The load options that follow from --ctx.

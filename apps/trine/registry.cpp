@@ -20,6 +20,7 @@ extern const Command kLogitsCommand;
 extern const Command kQuantizeCommand;
 extern const Command kConvertCommand;
 extern const Command kVerifyCommand;
+extern const Command kEvalCommand;
 extern const Command kBenchCommand;
 extern const Command kDoctorCommand;
 extern const Command kConfigCommand;
@@ -39,11 +40,12 @@ constexpr CommandGroup kGroups[] = {
 };
 
 const Command* const kCommands[] = {
-    &kPullCommand,       &kLsCommand,         &kShowCommand,        &kRmCommand,
-    &kRunCommand,        &kChatCommand,       &kServeCommand,       &kTokenizeCommand,
-    &kDetokenizeCommand, &kTemplateCommand,   &kLogitsCommand,      &kQuantizeCommand,
-    &kConvertCommand,    &kVerifyCommand,     &kBenchCommand,       &kDoctorCommand,
-    &kConfigCommand,     &kCompletionCommand, &kOptionsPageCommand, &kApiPageCommand,
+    &kPullCommand,       &kLsCommand,       &kShowCommand,       &kRmCommand,
+    &kRunCommand,        &kChatCommand,     &kServeCommand,      &kTokenizeCommand,
+    &kDetokenizeCommand, &kTemplateCommand, &kLogitsCommand,     &kQuantizeCommand,
+    &kConvertCommand,    &kVerifyCommand,   &kEvalCommand,       &kBenchCommand,
+    &kDoctorCommand,     &kConfigCommand,   &kCompletionCommand, &kOptionsPageCommand,
+    &kApiPageCommand,
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ enum class RngPurpose : std::uint32_t {
   kResidual = 2,
   kDraft = 3,
   kCalibration = 4,
+  kBootstrap = 5,
   kTest = 255,
 };
 

@@ -101,12 +101,18 @@ Status read_linear(const Checkpoint& file, const std::string& prefix, const Json
   if (!j.contains("bits")) {
     return {};
   }
-  QuantScheme scheme{j.at("bits").get<int>(), j.at("group").get<std::int32_t>(),
-                     static_cast<GridKind>(j.at("kind").get<int>())};
+  const int kind = j.at("kind").get<int>();
+  if (kind < 0 || kind > static_cast<int>(GridKind::kMin)) {
+    return fail(ErrorCode::kCorruptData, "{}: there is no grid {}", file.source(), kind);
+  }
+  const QuantScheme scheme{j.at("bits").get<int>(), j.at("group").get<std::int32_t>(),
+                           static_cast<GridKind>(kind)};
   TRINE_TRY(check_scheme(scheme));
-  QuantizedWeights q(scheme, out.rows, out.cols);
+  // The codes come first: what is there bounds what is allocated.
   std::vector<std::uint8_t> packed;
-  TRINE_TRY(take_values(file, prefix + "codes", static_cast<std::size_t>(q.code_bytes()), packed));
+  TRINE_TRY(take_values(file, prefix + "codes",
+                        (count * static_cast<std::size_t>(scheme.bits) + 7) / 8, packed));
+  QuantizedWeights q(scheme, out.rows, out.cols);
   q.codes = unpack_bits(std::as_bytes(std::span(packed)), scheme.bits, count);
   TRINE_TRY(take_values(file, prefix + "scales", q.scales.size(), q.scales));
   if (scheme.kind == GridKind::kMin) {
@@ -252,9 +258,14 @@ Status write_block_result(const std::string& path, const BlockResult& result,
 
 Result<BlockResult> read_block_result(const std::string& path, const std::string& identity) {
   TRINE_TRY_ASSIGN(const auto file, MappedFile::open(path));
-  auto read = parse_safetensors(file->bytes());
+  return parse_block_result(file->bytes(), path, identity);
+}
+
+Result<BlockResult> parse_block_result(std::span<const std::byte> bytes, const std::string& source,
+                                       const std::string& identity) {
+  auto read = parse_safetensors(bytes);
   if (!read.has_value()) {
-    return tl::unexpected(std::move(read).error().with_context(path));
+    return tl::unexpected(std::move(read).error().with_context(source));
   }
   SafetensorsFile parsed = *std::move(read);
   std::string linears_text;
@@ -265,12 +276,12 @@ Result<BlockResult> read_block_result(const std::string& path, const std::string
   }
   if (found != identity) {
     return fail(ErrorCode::kInvalidArgument,
-                "{} belongs to a run with other options or another model", path);
+                "{} belongs to a run with other options or another model", source);
   }
   TRINE_TRY_ASSIGN(const Json linears, parse_json(linears_text));
   TRINE_TRY_ASSIGN(const Json folded, parse_json(folded_text));
   TRINE_TRY_ASSIGN(const Checkpoint tensors,
-                   Checkpoint::build(path, std::move(parsed.tensors), {file}));
+                   Checkpoint::build(source, std::move(parsed.tensors), {}));
   BlockResult out;
   try {
     for (std::size_t i = 0; i < linears.size(); ++i) {
@@ -284,7 +295,7 @@ Result<BlockResult> read_block_result(const std::string& path, const std::string
                             folded[i].at("size").get<std::size_t>(), values));
     }
   } catch (const Json::exception& error) {
-    return fail(ErrorCode::kCorruptData, "{}: {}", path, error.what());
+    return fail(ErrorCode::kCorruptData, "{}: {}", source, error.what());
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,9 @@ Status write_block_result(const std::string& path, const BlockResult& result,
                           const std::string& identity);
 // Errors: not_found; corrupt_data; invalid_argument for another identity.
 Result<BlockResult> read_block_result(const std::string& path, const std::string& identity);
+// The same of a file's bytes; `source` is named in errors.
+Result<BlockResult> parse_block_result(std::span<const std::byte> bytes, const std::string& source,
+                                       const std::string& identity);
 
 // Codes of `bits` each, one after the other, lowest bits first, to whole bytes.
 std::vector<std::uint8_t> pack_bits(const std::vector<std::uint8_t>& codes, int bits);

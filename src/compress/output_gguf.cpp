@@ -40,14 +40,14 @@ Result<std::vector<std::byte>> quantized_table(ThreadTeam& team, const TensorInf
   return out;
 }
 
-struct GgufPlan {
+struct GgufOutput {
   OutputPlan output;
   std::map<std::string, QuantizedModule> extension;  // modules that no block type holds
   std::map<DType, std::int64_t> blocks;              // weights in each block type
 };
 
 void add_module(const OutputContext& context, const TensorInfo& tensor, const std::string& name,
-                const QuantizedModule& module, GgufPlan& plan) {
+                const QuantizedModule& module, GgufOutput& plan) {
   const std::int64_t cols = tensor.shape.back();
   if (const auto type = gguf_block_type(*module.scheme, cols)) {
     plan.output.quantized.insert(tensor.name);
@@ -70,8 +70,8 @@ void add_module(const OutputContext& context, const TensorInfo& tensor, const st
   }
 }
 
-GgufPlan plan_tensors(const OutputContext& context) {
-  GgufPlan plan;
+GgufOutput plan_tensors(const OutputContext& context) {
+  GgufOutput plan;
   const auto& modules = context.results.modules();
   const std::set<const TensorInfo*> tables = quantized_tables(context.parts, context.options);
   for (const TensorInfo& tensor : context.parts.checkpoint->weights().tensors()) {
@@ -96,7 +96,7 @@ GgufPlan plan_tensors(const OutputContext& context) {
 }
 
 // ggml's number for a file whose linear layers are mostly of one block type.
-std::optional<std::uint32_t> file_type(const GgufPlan& plan) {
+std::optional<std::uint32_t> file_type(const GgufOutput& plan) {
   const auto most =
       std::max_element(plan.blocks.begin(), plan.blocks.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -113,7 +113,7 @@ std::optional<std::uint32_t> file_type(const GgufPlan& plan) {
   }
 }
 
-std::vector<GgufMetadata::Pair> metadata(const OutputContext& context, const GgufPlan& plan) {
+std::vector<GgufMetadata::Pair> metadata(const OutputContext& context, const GgufOutput& plan) {
   constexpr std::string_view kConfigKey = "trine.quantization_config";
   constexpr std::string_view kProvenanceKey = "trine.quantization";
   std::vector<GgufMetadata::Pair> out;
@@ -158,7 +158,7 @@ std::set<const TensorInfo*> quantized_tables(const DecoderParts& parts,
 }
 
 Result<OutputSizes> write_gguf_model(const OutputContext& context, const std::string& out) {
-  const GgufPlan plan = plan_tensors(context);
+  const GgufOutput plan = plan_tensors(context);
   std::vector<GgufTensorSpec> specs;
   for (const OutputTensor& tensor : plan.output.tensors) {
     specs.push_back({tensor.name, tensor.dtype, tensor.shape});

@@ -11,6 +11,7 @@
 #include "compress/block_quantizer.h"
 #include "compress/calibration_pass.h"
 #include "compress/schedule.h"
+#include "convert/to_gguf.h"
 #include "hub/files.h"
 #include "platform/thread_team.h"
 
@@ -98,17 +99,6 @@ std::string source_hash(const DecoderParts& parts) {
 }
 
 Status check_source(const QuantizeRequest& request, const DecoderParts& parts) {
-  const bool gguf = parts.checkpoint->kind == CheckpointKind::kGguf;
-  if (gguf != (request.options.format == OutputFormat::kGguf)) {
-    return gguf ? fail(ErrorCode::kInvalidArgument,
-                       "{} is a GGUF file, from which --format {} cannot be made: give the model's "
-                       "Hugging Face directory",
-                       request.source, format_name(request.options.format))
-                : fail(ErrorCode::kInvalidArgument,
-                       "--format gguf needs a GGUF file as its source: make one with trine convert "
-                       "{} -o FILE.gguf",
-                       request.source);
-  }
   const QuantizeOptions& options = request.options;
   if (parts.config.tied_embeddings && options.head_bits != 0 && options.embedding_bits != 0 &&
       options.head_bits != options.embedding_bits) {
@@ -153,7 +143,8 @@ class Run {
   Result<QuantizeReport> run() {
     TRINE_TRY(check_options(request_.options));
     TRINE_TRY(check_output(request_));
-    TRINE_TRY_ASSIGN(DecoderParts parts, open_decoder(request_.source, 0));
+    TRINE_TRY(choose_source());
+    TRINE_TRY_ASSIGN(DecoderParts parts, open_decoder(source_, 0));
     parts_ = std::move(parts);
     TRINE_TRY(check_source(request_, *parts_));
     TRINE_TRY_ASSIGN(schedule_, schedule_modules(*parts_, request_.options));
@@ -166,7 +157,9 @@ class Run {
       report_.source_bytes += tensor.data.size();
     }
     TRINE_TRY(calibrate());
-    if (!request_.dry_run) {
+    if (request_.dry_run) {
+      remove_conversion();
+    } else {
       TRINE_TRY(quantize_blocks());
       TRINE_TRY(write());
     }
@@ -175,6 +168,53 @@ class Run {
   }
 
  private:
+  // A directory becomes a GGUF file by way of one in full precision in the work folder, so that
+  // names and the order of rows are those of the output.
+  Status choose_source() {
+    source_ = request_.source;
+    TRINE_TRY_ASSIGN(const CheckpointKind kind, detect_checkpoint(source_));
+    const bool to_gguf = request_.options.format == OutputFormat::kGguf;
+    if (kind == CheckpointKind::kGguf && !to_gguf) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "{} is a GGUF file, from which --format {} cannot be made: give the model's "
+                  "Hugging Face directory",
+                  source_, format_name(request_.options.format));
+    }
+    if (kind == CheckpointKind::kGguf || !to_gguf) {
+      return {};
+    }
+    std::error_code error;
+    fs::create_directories(work_folder(), error);
+    ConvertRequest convert;
+    convert.source = source_;
+    convert.out = converted_path();
+    convert.replace = true;
+    convert.progress = [this](std::uint64_t done, std::uint64_t total) -> Status {
+      if (cancelled()) {
+        return fail(ErrorCode::kCancelled, "interrupted, nothing was written");
+      }
+      tell(QuantizeStage::kConversion, static_cast<std::int64_t>(done),
+           static_cast<std::int64_t>(total), false);
+      return {};
+    };
+    TRINE_TRY_ASSIGN(const ConvertReport converted, convert_to_gguf(convert));
+    for (const std::string& note : converted.notes) {
+      request_.warn(note);
+    }
+    source_ = converted_path();
+    return {};
+  }
+
+  std::string converted_path() const { return work_folder() + "/source.gguf"; }
+
+  void remove_conversion() const {
+    std::error_code error;
+    if (source_ != request_.source) {
+      fs::remove(converted_path(), error);
+      fs::remove(work_folder(), error);  // unless it holds more
+    }
+  }
+
   Status calibrate() {
     const Stopwatch watch;
     if (!needs_calibration(request_.options.method)) {
@@ -186,7 +226,7 @@ class Run {
                   "(JSONL with \"text\" or \"messages\", or plain text); --method rtn needs none",
                   method_name(request_.options.method));
     }
-    TRINE_TRY_ASSIGN(const ModelText text, ModelText::load(request_.source));
+    TRINE_TRY_ASSIGN(const ModelText text, ModelText::load(source_));
     CalibrationSpec spec = request_.calibration;
     const WidestInput widest = widest_input(schedule_);
     if (spec.tokens == 0) {
@@ -344,6 +384,7 @@ class Run {
       return fail(ErrorCode::kExhausted, "cannot rename {} to {}: {}", made.string(), request_.out,
                   error.message());
     }
+    remove_conversion();
     store_->remove();
     report_.output_seconds = watch.seconds();
     return {};
@@ -353,6 +394,7 @@ class Run {
   ThreadTeam& team_;
   ops::Context ctx_;
   std::optional<DecoderParts> parts_;
+  std::string source_;  // that is quantized: the request's, or made of it
   QuantizeSchedule schedule_;
   std::unique_ptr<CalibrationPass> pass_;
   std::optional<ResultStore> store_;

@@ -2,8 +2,9 @@
 //
 // Memory: one block in float32, the calibration tokens' activations, and what is written at the
 // moment; results of finished blocks lie in OUT.work beside the output, from which an interrupted
-// run goes on. The output appears complete or not at all. The result does not depend on the number
-// of threads. Thread rule: one run at a time on the calling thread, which owns its thread team.
+// run goes on. A directory that is to become a GGUF file is converted there first. The output
+// appears complete or not at all. The result does not depend on the number of threads. Thread rule:
+// one run at a time on the calling thread, which owns its thread team.
 #pragma once
 
 #include <atomic>
@@ -21,11 +22,11 @@
 
 namespace trine {
 
-enum class QuantizeStage : std::uint8_t { kCalibration, kBlocks, kOutput };
+enum class QuantizeStage : std::uint8_t { kConversion, kBlocks, kOutput };
 
 struct QuantizeProgress {
   QuantizeStage stage = QuantizeStage::kBlocks;
-  std::int64_t done = 0, total = 0;  // blocks, or tensors of the output
+  std::int64_t done = 0, total = 0;  // bytes, blocks, tensors of the output
   bool resumed = false;              // the block was done by an earlier run
 };
 
@@ -37,7 +38,7 @@ struct QuantizeRequest {
   // kLeastCalibration.
   CalibrationSpec calibration;
   int threads = 1;
-  bool dry_run = false;  // checks and predicts, writes nothing
+  bool dry_run = false;  // checks and predicts, leaves nothing
   bool restart = false;  // forgets what an interrupted run left
   bool replace = false;  // an output that exists
   std::function<void(const QuantizeProgress&)> progress;

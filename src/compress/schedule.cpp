@@ -59,8 +59,9 @@ OutputSizes matrix_sizes(const QuantizeOptions& options, const ScheduledModule& 
     out.scales *= 2;
     return out;
   }
-  constexpr std::uint64_t kShape = 16;
-  out.codes = words(module.cols, scheme.bits) * static_cast<std::uint64_t>(module.rows) + kShape;
+  // A directory's readers want the shape as a tensor.
+  const std::uint64_t shape = options.format == OutputFormat::kGguf ? 0 : 16;
+  out.codes = words(module.cols, scheme.bits) * static_cast<std::uint64_t>(module.rows) + shape;
   if (scheme.kind == GridKind::kZeroPoint) {
     out.zeros = words(module.rows, scheme.bits) *
                 static_cast<std::uint64_t>(scheme.num_groups(module.cols));
@@ -89,6 +90,12 @@ Result<QuantizeSchedule> schedule_modules(const DecoderParts& parts,
   QuantizeSchedule out;
   for (std::size_t layer = 0; layer < parts.weights.layers.size(); ++layer) {
     for (const ops::WeightView* view : linears_of(parts.weights.layers[layer])) {
+      if (view->source != nullptr) {
+        return fail(ErrorCode::kInvalidArgument,
+                    "layer {}: the model is a quantized checkpoint already ({}); start from the "
+                    "model in F16, BF16 or F32",
+                    layer, parts.weights.quantized.front()->linear().describe());
+      }
       const TensorPlace place = place_of(parts, *view);
       TRINE_CHECK(place.tensor != nullptr);
       if (!is_full_precision(view->dtype) && !options.requantize) {

@@ -144,43 +144,22 @@ Status Engine::Impl::run_forward() {
   return model->forward(*context, spans, *workspace, logits, any_shown ? this : nullptr);
 }
 
-void Engine::Impl::draw_one(const Request& request, std::size_t request_idx,
-                            std::int32_t answer_idx, std::span<const float> row) {
-  if (plan.num_draws == plan.draws.size()) {
-    plan.draws.emplace_back();
-  }
-  StepPlan::Draw& draw = plan.draws[plan.num_draws++];
-  draw.request_idx = request_idx;
-  draw.answer = answer_idx;
-  draw.token = -1;
-  draw.error.reset();
-  const Answer& answer = request.answers[static_cast<std::size_t>(answer_idx)];
-  TRINE_CHECK(request.pipeline.has_value());
-  if (request.prompt_error || request.only_reads()) {
-    draw.error = request.prompt_error;
-    return;
-  }
-  const Result<sampling::AllowedTokens> possible = allowed_tokens(request, answer);
-  if (!possible.has_value()) {
-    draw.error = possible.error();
-    return;
-  }
-  const Result<std::int32_t> token =
-      sampling::sample(*request.pipeline, row, answer.history, answer.seed, scratch, *possible);
-  if (!token.has_value()) {
-    draw.error = token.error();
-    return;
-  }
-  draw.token = *token;
-  if (request.params.sampling.logprobs) {
-    sampling::raw_logprobs(row, draw.token, *request.params.sampling.logprobs, scratch,
-                           draw.logprobs);
-  }
-}
-
-void Engine::Impl::draw_tokens() {
+// Which draws the step has, and of what.
+void Engine::Impl::plan_draws() {
   const auto width = static_cast<std::size_t>(vocab_size);
   std::size_t row = 0;
+  const auto add = [&](std::size_t request_idx, std::int32_t answer,
+                       std::span<const float> values) {
+    if (plan.num_draws == plan.draws.size()) {
+      plan.draws.emplace_back();
+    }
+    StepPlan::Draw& draw = plan.draws[plan.num_draws++];
+    draw.request_idx = request_idx;
+    draw.answer = answer;
+    draw.token = -1;
+    draw.row = values;
+    draw.error.reset();
+  };
   for (const StepPlan::Item& item : plan.items) {
     if (!item.wants_logits) {
       continue;
@@ -194,12 +173,67 @@ void Engine::Impl::draw_tokens() {
     }
     const Answer& answer = request.answers[static_cast<std::size_t>(item.answer)];
     if (answer.history.num_output() > 0) {
-      draw_one(request, item.request_idx, item.answer, values);
+      add(item.request_idx, item.answer, values);
       continue;
     }
     for (std::int32_t a = 0; a < request.params.n;
          ++a) {  // the prompt is read: every answer starts here
-      draw_one(request, item.request_idx, a, values);
+      add(item.request_idx, a, values);
+    }
+  }
+}
+
+void Engine::Impl::draw_one(StepPlan::Draw& draw, sampling::Scratch& scratch) {
+  const Request& request = *requests[draw.request_idx];
+  const Answer& answer = request.answers[static_cast<std::size_t>(draw.answer)];
+  TRINE_CHECK(request.pipeline.has_value());
+  if (request.prompt_error || request.only_reads()) {
+    draw.error = request.prompt_error;
+    return;
+  }
+  const Result<sampling::AllowedTokens> possible = allowed_tokens(request, answer);
+  if (!possible.has_value()) {
+    draw.error = possible.error();
+    return;
+  }
+  const Result<std::int32_t> token = sampling::sample(*request.pipeline, draw.row, answer.history,
+                                                      answer.seed, scratch, *possible);
+  if (!token.has_value()) {
+    draw.error = token.error();
+    return;
+  }
+  draw.token = *token;
+  if (request.params.sampling.logprobs) {
+    sampling::raw_logprobs(draw.row, draw.token, *request.params.sampling.logprobs, scratch,
+                           draw.logprobs);
+  }
+}
+
+// Draws know nothing of each other, so the team shares them. Grammars have one buffer of masks and
+// are for this thread only.
+void Engine::Impl::draw_tokens() {
+  plan_draws();
+  const auto has_grammar = [this](const StepPlan::Draw& draw) {
+    const Request& request = *requests[draw.request_idx];
+    return request.answers[static_cast<std::size_t>(draw.answer)].matcher.has_value();
+  };
+  const std::span<StepPlan::Draw> draws = std::span(plan.draws).first(plan.num_draws);
+  const auto free = std::count_if(draws.begin(), draws.end(),
+                                  [&](const StepPlan::Draw& draw) { return !has_grammar(draw); });
+  const bool shared = free > 1 && team->num_threads() > 1;
+  if (shared) {
+    team->run([&](int thread_idx) {
+      const auto members = static_cast<std::size_t>(team->num_threads());
+      for (auto i = static_cast<std::size_t>(thread_idx); i < draws.size(); i += members) {
+        if (!has_grammar(draws[i])) {
+          draw_one(draws[i], scratches[static_cast<std::size_t>(thread_idx)]);
+        }
+      }
+    });
+  }
+  for (StepPlan::Draw& draw : draws) {
+    if (!shared || has_grammar(draw)) {
+      draw_one(draw, scratches[0]);
     }
   }
 }

@@ -69,6 +69,7 @@ struct StepPlan {
     std::size_t request_idx = 0;
     std::int32_t answer = 0;
     std::int32_t token = -1;
+    std::span<const float> row;  // the logits that it is drawn from, until the step ends
     sampling::Logprobs logprobs;
     std::optional<Error> error;
   };

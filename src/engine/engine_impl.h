@@ -106,9 +106,9 @@ struct Engine::Impl : sched::PrefixOracle, LayerObserver {
   std::vector<Span> spans;
   std::vector<PageRef> found;
   std::vector<float> logits;
-  sampling::Scratch scratch;
-  std::vector<std::uint64_t> allowed;  // tokens, of the draw in work
-  std::string text;                    // of the event in work
+  std::vector<sampling::Scratch> scratches;  // of each member of the team
+  std::vector<std::uint64_t> allowed;        // tokens, of the draw in work
+  std::string text;                          // of the event in work
 
   double now_ms() const { return options.now_ms(); }
 
@@ -145,8 +145,8 @@ struct Engine::Impl : sched::PrefixOracle, LayerObserver {
   // The tokens that the answer's grammar, its end tokens and min_tokens leave; no words without a
   // grammar. Errors: exhausted for a work budget, unsupported when no token is left.
   Result<sampling::AllowedTokens> allowed_tokens(const Request& request, const Answer& answer);
-  void draw_one(const Request& request, std::size_t request_idx, std::int32_t answer,
-                std::span<const float> row);
+  void plan_draws();
+  void draw_one(StepPlan::Draw& draw, sampling::Scratch& scratch);
 
   void fan_out_if_read(Request& request);
   void commit_draw(const StepPlan::Draw& draw, bool first_of_request);

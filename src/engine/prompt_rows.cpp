@@ -67,7 +67,7 @@ void Engine::Impl::score_prompt(Request& request, std::int64_t position,
     return;
   }
   sampling::raw_logprobs(row, request.params.prompt[next],
-                         request.params.prompt_logprobs.value_or(0), scratch,
+                         request.params.prompt_logprobs.value_or(0), scratches[0],
                          request.prompt_logprobs[next]);
 }
 

@@ -120,6 +120,10 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
   impl->eos_ids.erase(std::unique(impl->eos_ids.begin(), impl->eos_ids.end()), impl->eos_ids.end());
   TRINE_TRY_ASSIGN(impl->team, ThreadTeam::create(options.num_threads));
   impl->context.emplace(*impl->team);
+  impl->scratches.resize(static_cast<std::size_t>(impl->team->num_threads()));
+  for (sampling::Scratch& scratch : impl->scratches) {
+    scratch.reserve(static_cast<std::size_t>(config.vocab_size));
+  }
   TRINE_TRY_ASSIGN(
       impl->pool,
       PagePool::create(geometry, static_cast<std::int32_t>(pages_for(impl->options.kv_tokens))));

@@ -659,9 +659,12 @@ Result<QuantConfig> parse_gguf_quant_config(std::string_view json_text, std::str
     return fail(ErrorCode::kUnsupported, "key {} = \"{}\": GGUF files hold {} only",
                 fields.name("quant_method"), method.substr(0, 60), only);
   }
-  if (format != kPackedFormat) {
-    return fail(ErrorCode::kUnsupported, "key {} = \"{}\": GGUF files hold {} only",
-                fields.name("format"), format.substr(0, 60), kPackedFormat);
+  if (format != kPackedFormat && format != "int-quantized" && format != "mixed-precision") {
+    return fail(
+        ErrorCode::kUnsupported,
+        "key {} = \"{}\": GGUF files hold pack-quantized, int-quantized and mixed-precision "
+        "(of these two)",
+        fields.name("format"), format.substr(0, 60));
   }
   TRINE_TRY_ASSIGN(QuantConfig out, parse_object(*root, prefix, StoredMethod::kCompressedTensors));
   out.shapes_optional = true;

@@ -89,7 +89,7 @@ Result<QuantConfig> parse_quant_config(const nlohmann::ordered_json& object,
 // A file of its own. A missing quant_method means `method`.
 Result<QuantConfig> parse_quant_config_file(std::string_view json_text, StoredMethod method);
 
-// Of a GGUF file (docs/formats/gguf-extension.md): compressed-tensors' keys, packed integers only.
+// Of a GGUF file (docs/formats/gguf-extension.md): compressed-tensors' keys, integers only.
 // `where` is the metadata key and precedes key names in messages.
 Result<QuantConfig> parse_gguf_quant_config(std::string_view json_text, std::string_view where);
 

@@ -39,14 +39,13 @@ Status bind_experts(TensorBinder& binder, const ModelConfig& config, const std::
   std::vector<ops::WeightView> gate;
   std::vector<ops::WeightView> up;
   std::vector<ops::WeightView> down;
-  if (binder.has(block + "ffn_gate_up_exps.weight")) {
+  if (binder.has_matrix(block + "ffn_gate_up_exps.weight")) {
     TRINE_TRY(
         binder.experts(block + "ffn_gate_up_exps.weight", moe.num_experts, 2 * ffn, embed, gate));
     up = gate;
     for (std::size_t e = 0; e < gate.size(); ++e) {
-      gate[e].rows = ffn;
-      up[e].rows = ffn;
-      up[e].data += ffn * up[e].row_bytes;
+      gate[e] = rows_of(up[e], 0, ffn);
+      up[e] = rows_of(up[e], ffn, ffn);
     }
   } else {
     TRINE_TRY(binder.experts(block + "ffn_gate_exps.weight", moe.num_experts, ffn, embed, gate));

@@ -72,10 +72,8 @@ Status bind_experts(TensorBinder& binder, const ModelConfig& config, const std::
     out.experts.resize(count);
     for (std::size_t e = 0; e < count; ++e) {
       MlpWeights& expert = out.experts[e];
-      expert.gate = gate_up[e];
-      expert.gate.rows = ffn;
-      expert.up = expert.gate;
-      expert.up.data += ffn * expert.gate.row_bytes;
+      expert.gate = rows_of(gate_up[e], 0, ffn);
+      expert.up = rows_of(gate_up[e], ffn, ffn);
       expert.down = down[e];
     }
     return {};

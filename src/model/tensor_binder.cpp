@@ -83,6 +83,17 @@ Result<std::vector<float>> read_float_vector(const TensorInfo& tensor, std::int6
   return out;
 }
 
+ops::WeightView rows_of(const ops::WeightView& view, std::int64_t first, std::int64_t count) {
+  ops::WeightView out = view;
+  out.rows = count;
+  if (view.source != nullptr) {
+    out.first_row += first;
+  } else {
+    out.data += first * view.row_bytes;
+  }
+  return out;
+}
+
 Result<const TensorInfo*> TensorBinder::take(const std::string& name,
                                              std::span<const std::int64_t> shape) {
   const TensorInfo* tensor = checkpoint_.find(name);
@@ -262,13 +273,7 @@ Status TensorBinder::stacked(const std::string& name, std::span<const std::int64
   }
   std::int64_t first = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    *out[i] = whole;
-    out[i]->rows = rows[i];
-    if (whole.source != nullptr) {
-      out[i]->first_row = first;
-    } else {
-      out[i]->data = whole.data + first * whole.row_bytes;
-    }
+    *out[i] = rows_of(whole, first, rows[i]);
     first += rows[i];
   }
   return {};
@@ -276,10 +281,14 @@ Status TensorBinder::stacked(const std::string& name, std::span<const std::int64
 
 Status TensorBinder::experts(const std::string& name, std::int64_t count, std::int64_t rows,
                              std::int64_t cols, std::vector<ops::WeightView>& out) {
-  if (is_quantized(name)) {
-    return fail(ErrorCode::kUnsupported,
-                "matrix {} is stored quantized for all experts together; they are read one by one",
-                printable(module_of(name)));
+  if (is_quantized(name)) {  // on top of each other, as one matrix
+    ops::WeightView whole;
+    TRINE_TRY(quantized_matrix(module_of(name), {count * rows, cols, false}, whole));
+    out.clear();
+    for (std::int64_t i = 0; i < count; ++i) {
+      out.push_back(rows_of(whole, i * rows, rows));
+    }
+    return {};
   }
   const std::array<std::int64_t, 3> shape{count, rows, cols};
   TRINE_TRY_ASSIGN(const TensorInfo* tensor, take(name, shape));
@@ -287,11 +296,10 @@ Status TensorBinder::experts(const std::string& name, std::int64_t count, std::i
     return {};
   }
   TRINE_TRY(check_matrix_type(*tensor));
-  ops::WeightView matrix_view = view(*tensor, rows, cols);
+  const ops::WeightView whole = view(*tensor, count * rows, cols);
   out.clear();
   for (std::int64_t i = 0; i < count; ++i) {
-    out.push_back(matrix_view);
-    matrix_view.data += rows * matrix_view.row_bytes;
+    out.push_back(rows_of(whole, i * rows, rows));
   }
   return {};
 }

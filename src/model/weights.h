@@ -96,7 +96,8 @@ class TensorBinder {
   // One tensor of several matrices of `cols` columns on top of each other.
   Status stacked(const std::string& name, std::span<const std::int64_t> rows, std::int64_t cols,
                  std::span<ops::WeightView* const> out);
-  // A tensor [count, rows, cols]; view `i` is its i-th matrix.
+  // A tensor [count, rows, cols], or a quantized matrix [count * rows, cols]; view `i` is its i-th
+  // matrix.
   Status experts(const std::string& name, std::int64_t count, std::int64_t rows, std::int64_t cols,
                  std::vector<ops::WeightView>& out);
   // A vector of `count` values in F32, F16 or BF16.
@@ -130,6 +131,9 @@ class TensorBinder {
   std::unordered_set<std::string> used_;
   std::vector<std::string> missing_;
 };
+
+// Rows [first, first + count) of a view that is not packed yet.
+ops::WeightView rows_of(const ops::WeightView& view, std::int64_t first, std::int64_t count);
 
 // The values of a 1-D tensor as floats. Errors: as TensorBinder::vector; missing is corrupt_data.
 Result<std::vector<float>> read_float_vector(const TensorInfo& tensor, std::int64_t count);

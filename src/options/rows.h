@@ -8,5 +8,6 @@
 namespace trine::options {
 
 std::span<const Option> quantize_rows();
+std::span<const Option> eval_rows();
 
 }  // namespace trine::options

@@ -19,6 +19,7 @@ constexpr OptionGroup kGroups[] = {
     {"server", "Server"},
     {"hub", "Models and downloads"},
     {"quantize", "Quantization"},
+    {"eval", "Evaluation"},
     {"verify", "Verification"},
     {"bench", "Benchmarks"},
     {"general", "General"},
@@ -1084,6 +1085,8 @@ std::span<const Option> option_table() {
     std::vector<Option> rows(std::begin(kTable), std::end(kTable));
     const std::span<const Option> quantize = quantize_rows();
     rows.insert(rows.end(), quantize.begin(), quantize.end());
+    const std::span<const Option> eval = eval_rows();
+    rows.insert(rows.end(), eval.begin(), eval.end());
     const auto place = [](const Option& option) {
       return std::find_if(std::begin(kGroups), std::end(kGroups),
                           [&](const OptionGroup& g) { return g.name == option.group; });

@@ -43,7 +43,8 @@ constexpr Option kRows[] = {
      .group = "quantize",
      .scope = Scope::kProcess,
      .sources = Sources::kFlagOnly,
-     .unset_note = "gguf for a GGUF source, compressed-tensors for a directory",
+     .unset_note =
+         "gguf for a GGUF source, and for an --out that ends in .gguf; else compressed-tensors",
      .choices = "gguf|gptq|awq|compressed-tensors",
      .help =
          "Files to write: one GGUF file, or a Hugging Face directory in a layout of the ecosystem"},

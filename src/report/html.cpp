@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -111,6 +110,11 @@ std::string escaped(std::string_view text) {
 }
 
 std::string number_text(double value) {
+  constexpr double kWhole = 1e3;  // from here on, and below kPower, digits before the point
+  constexpr double kPower = 1e12;
+  if (std::abs(value) >= kWhole && std::abs(value) < kPower) {
+    return fmt::format("{:.0f}", value);
+  }
   return fmt::format("{:.4g}", value == 0.0 ? 0.0 : value);  // no -0
 }
 

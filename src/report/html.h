@@ -98,7 +98,7 @@ class Document {
 // bytes that are no UTF-8 become \xNN, line ends and tabs stay.
 std::string escaped(std::string_view text);
 
-// Up to four significant digits.
+// Up to four significant digits, and all those before the point up to 10^12.
 std::string number_text(double value);
 
 }  // namespace trine::report

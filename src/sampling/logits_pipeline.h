@@ -49,6 +49,15 @@ struct Scratch {
   std::vector<std::pair<double, std::uint32_t>> deviations;
   std::vector<Candidate> candidates;
   Law law;
+
+  // Room for whatever a draw from `vocab_size` tokens may need.
+  void reserve(std::size_t vocab_size) {
+    logits.reserve(vocab_size);
+    keys.reserve(vocab_size);
+    deviations.reserve(vocab_size);
+    candidates.reserve(vocab_size);
+    law.candidates.reserve(vocab_size);
+  }
 };
 
 class LogitsPipeline {

@@ -420,7 +420,7 @@ class Search {
       const std::uint64_t cost = steps + (end - pos);
       if (cost > budget_) {
         return fail(ErrorCode::kExhausted,
-                    "the tokenizer's pattern gave up at byte {} of the text: more work than {} "
+                    "the pattern gave up at byte {} of the text: more work than {} "
                     "steps and {} for each of its {} bytes",
                     pos, kBudgetBase, kBudgetPerByte, text_.size());
       }
@@ -444,8 +444,8 @@ class Search {
   }
 
   static tl::unexpected<Error> gave_up(std::size_t pos, int rc) {
-    return fail(ErrorCode::kExhausted, "the tokenizer's pattern gave up at byte {} of the text: {}",
-                pos, pcre_message(rc));
+    return fail(ErrorCode::kExhausted, "the pattern gave up at byte {} of the text: {}", pos,
+                pcre_message(rc));
   }
 
   const pcre2_code* free_;
@@ -476,8 +476,7 @@ class PcreRegex final : public Regex {
         break;
       }
       if (match.end < match.begin || match.begin < pos) {
-        return fail(ErrorCode::kUnsupported,
-                    "the tokenizer's pattern moves the start of its match");
+        return fail(ErrorCode::kUnsupported, "the pattern moves the start of its match");
       }
       out.push_back(match);
       pos = match.end;
@@ -509,6 +508,14 @@ Result<std::string> Regex::translate(std::string_view pattern) {
 
 Result<std::shared_ptr<const Regex>> Regex::compile(std::string_view pattern) {
   TRINE_TRY_ASSIGN(const std::string translated, translate(pattern));
+  return compile_as_pcre2(translated);
+}
+
+Result<std::shared_ptr<const Regex>> Regex::compile_as_pcre2(std::string_view pattern) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return fail(ErrorCode::kExhausted, "regular expression of {} bytes, at most {}", pattern.size(),
+                kMaxPatternBytes);
+  }
   const CompileContext context(pcre2_compile_context_create(nullptr));
   if (!context) {
     return fail(ErrorCode::kExhausted, "out of memory for a regular expression");
@@ -522,7 +529,7 @@ Result<std::shared_ptr<const Regex>> Regex::compile(std::string_view pattern) {
     PCRE2_SIZE offset = 0;
     Code& compiled = codes[anchored ? 1 : 0];
     compiled.reset(pcre2_compile(
-        reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+        reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
         PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | (anchored ? PCRE2_ANCHORED : 0U), &code,
         &offset, context.get()));
     if (!compiled) {

@@ -1,6 +1,6 @@
-// Regular expressions from model files, run by PCRE2 under limits. The files mean the dialect that
-// the Hugging Face library uses (Oniguruma, Ruby syntax); what PCRE2 reads differently is rewritten
-// or refused by name.
+// Regular expressions from model files and users, run by PCRE2 under limits. Model files mean the
+// dialect that the Hugging Face library uses (Oniguruma, Ruby syntax); what PCRE2 reads differently
+// is rewritten or refused by name.
 //
 // Thread rule: immutable, any thread.
 #pragma once
@@ -26,6 +26,9 @@ class Regex {
   // Errors: unsupported for a construct that PCRE2 reads differently or does not know, exhausted
   // for a pattern over 16 KiB.
   static Result<std::shared_ptr<const Regex>> compile(std::string_view pattern);
+
+  // A pattern that somebody wrote in PCRE2's own dialect. Errors: as compile().
+  static Result<std::shared_ptr<const Regex>> compile_as_pcre2(std::string_view pattern);
 
   // The same pattern in PCRE2's dialect, or why there is none. For tests.
   static Result<std::string> translate(std::string_view pattern);

@@ -119,6 +119,39 @@ Case make(const std::uint8_t* data, std::size_t size) {
   return c;
 }
 
+template <typename T>
+void put(const TensorInfo& tensor, std::size_t at, T value) {
+  if ((at + 1) * sizeof(T) <= tensor.data.size()) {
+    std::memcpy(const_cast<std::byte*>(tensor.data.data()) + at * sizeof(T), &value, sizeof(T));
+  }
+}
+
+// Values that random bytes hardly hit: the right shape, groups of columns that there are, and
+// scales near 1, each where the header says so.
+void make_sound(Case& c) {
+  for (const TensorInfo& tensor : c.tensors) {
+    const auto elems = static_cast<std::size_t>(tensor.num_elems());
+    if (tensor.name.ends_with("weight_shape") && (c.byte[15] & 1U) != 0) {
+      put(tensor, 0, c.rows);
+      put(tensor, 1, c.cols);
+    } else if (tensor.name.ends_with("g_idx") && (c.byte[15] & 4U) != 0) {
+      for (std::size_t i = 0; i < elems; ++i) {
+        put(tensor, i,
+            static_cast<std::int32_t>((i + c.byte[14]) % static_cast<std::size_t>(c.groups)));
+      }
+    } else if (tensor.name.find("scale") != std::string::npos && (c.byte[15] & 8U) != 0) {
+      for (std::size_t i = 0; i < elems; ++i) {
+        if (tensor.dtype == DType::kF32) {
+          put(tensor, i, 1.0F + static_cast<float>(i % 8));
+        } else {
+          put(tensor, i,
+              static_cast<std::uint16_t>((tensor.dtype == DType::kF16 ? 0x3c00 : 0x3f80) + i % 64));
+        }
+      }
+    }
+  }
+}
+
 void fill(Case& c) {
   const std::int64_t bits = c.bits;
   const std::int64_t lines = c.config.weights.strategy == Strategy::kBlock
@@ -158,14 +191,7 @@ void fill(Case& c) {
                                                        : std::vector{lines, c.groups});
     add(c, "weight_zero_point", DType::kI8, {lines, c.groups});
   }
-  if (c.kind == 3 && (c.byte[15] & 1U) != 0) {  // the right shape, else bytes of the input
-    for (TensorInfo& tensor : c.tensors) {
-      if (tensor.name == "m.weight_shape" && tensor.data.size() >= 16) {
-        const std::array<std::int64_t, 2> shape{c.rows, c.cols};
-        std::memcpy(const_cast<std::byte*>(tensor.data.data()), shape.data(), sizeof shape);
-      }
-    }
-  }
+  make_sound(c);
 }
 
 void check_values(const QuantizedLinear& linear) {

@@ -7,6 +7,7 @@
 #include "compress/block_result.h"
 #include "compress/checkpoint_layout.h"
 #include "compress/options.h"
+#include "support/tiny_model.h"
 
 namespace trine {
 namespace {
@@ -56,6 +57,39 @@ TEST(BlockResult, BitsArePackedWithoutGaps) {
   }
 }
 
+TEST(BlockResult, WhatIsWrittenIsReadBackAndNothingElse) {
+  const std::string bytes = trine::testing::read_file(std::string(TRINE_SOURCE_DIR) +
+                                                      "/tests/fuzz/corpus/fuzz_block_result/one");
+  const auto parse = [](const std::string& text, const std::string& identity) {
+    return parse_block_result(std::as_bytes(std::span(text)), "block", identity);
+  };
+  const auto good = parse(bytes, "identity");
+  ASSERT_TRUE(good.has_value()) << good.error().message;
+  ASSERT_TRUE(good->linears.at(0).quantized.has_value());
+  EXPECT_EQ(good->linears[0].quantized->codes[3], 0);
+  EXPECT_EQ(good->linears[0].quantized->codes[2], 1);
+  EXPECT_EQ(good->folded.at(0).second.size(), 2U);
+  EXPECT_EQ(parse(bytes, "other").error().code, ErrorCode::kInvalidArgument);
+  // Sizes that the file cannot hold are refused before anything of that size is made.
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{R"(\"rows\": 2)", R"(\"rows\": 9999999)"},
+                                                        {R"(\"kind\": 1)", R"(\"kind\": 9)"},
+                                                        {R"(\"bits\": 4)", R"(\"bits\": 8)"},
+                                                        {R"(\"kept\": true)", R"(\"kept\": 77)"}}) {
+    std::string changed = bytes;
+    const std::size_t at = changed.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    changed.replace(at, from.size(), to);
+    // The header's length follows.
+    const std::uint64_t size = static_cast<unsigned char>(bytes[0]) +
+                               256U * static_cast<unsigned char>(bytes[1]) + to.size() -
+                               from.size();
+    changed[0] = static_cast<char>(size & 0xffU);
+    changed[1] = static_cast<char>(size >> 8);
+    EXPECT_EQ(parse(changed, "identity").error().code, ErrorCode::kCorruptData) << to;
+  }
+}
+
 TEST(CheckpointLayout, FollowsThePublishedPlacesOfCodes) {
   QuantizedWeights q({4, 32, GridKind::kZeroPoint}, 8, 64);
   q.codes[3 * 64 + 9] = 11;  // row 3, input 9
@@ -67,7 +101,7 @@ TEST(CheckpointLayout, FollowsThePublishedPlacesOfCodes) {
     return out;
   };
   const auto gptq = gptq_layout(q);
-  EXPECT_THAT(gptq[0].shape, testing::ElementsAre(8, 8));
+  EXPECT_THAT(gptq[0].shape, ::testing::ElementsAre(8, 8));
   EXPECT_EQ(word(gptq[0], 1 * 8 + 3), 11U << 4);  // word row 9 / 8, output 3, second nibble
   EXPECT_EQ(word(gptq[1], 1 * 1 + 0), 5U << 12);  // group 1, output 3
   EXPECT_EQ(gptq[2].data[2 * (1 * 8 + 3) + 1], std::byte{0x34});

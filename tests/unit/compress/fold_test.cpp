@@ -1,4 +1,6 @@
 // Scales that are folded leave a block's function as it was, for every family.
+#include "compress/fold.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,7 +9,6 @@
 
 #include "base/rng.h"
 #include "compress/block_quantizer.h"
-#include "compress/fold.h"
 #include "support/tiny_model.h"
 
 namespace trine {
@@ -99,13 +100,12 @@ TEST_P(Fold, LeavesTheFunctionOfABlock) {
   EXPECT_LT(trine::testing::relative_error(outputs[1], outputs[0]), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Fold,
-                         ::testing::ValuesIn(trine::testing::family_case_names()),
+INSTANTIATE_TEST_SUITE_P(Families, Fold, ::testing::ValuesIn(trine::testing::family_case_names()),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace_if(
-                               name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; },
-                               '_');
+                               name.begin(), name.end(),
+                               [](char c) { return std::isalnum(c) == 0; }, '_');
                            return name;
                          });
 

@@ -1,11 +1,12 @@
 // Whole runs on the small trained model: the same bytes whatever the threads and the interruptions,
 // sizes as predicted, and refusals before any work.
+#include "compress/quantize_model.h"
+
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compress/quantize_model.h"
 #include "support/tiny_model.h"
 
 namespace trine {
@@ -169,7 +170,8 @@ TEST_F(QuantizeModel, SizesAreThosePredicted) {
 TEST_F(QuantizeModel, RefusesBeforeAnyWork) {
   QuantizeRequest r = request(QuantMethod::kGptq, OutputFormat::kGptq, "out");
   r.calibration.tokens = 383;  // of 384
-  EXPECT_THAT(failure(r), ::testing::HasSubstr("383 tokens, but model.layers.0.mlp.down_proj has 384"));
+  EXPECT_THAT(failure(r),
+              ::testing::HasSubstr("383 tokens, but model.layers.0.mlp.down_proj has 384"));
   r.calibration.tokens = 384;
   std::string warning;
   r.warn = [&](std::string_view text) { warning = text; };
@@ -186,8 +188,12 @@ TEST_F(QuantizeModel, RefusesBeforeAnyWork) {
   r.calibration.files = {};
   EXPECT_THAT(failure(r), ::testing::HasSubstr("--calib FILE"));
 
-  QuantizeRequest gguf = request(QuantMethod::kRtn, OutputFormat::kGguf, "out");
-  EXPECT_NE(failure(gguf), "");
+  QuantizeRequest gguf = request(QuantMethod::kRtn, OutputFormat::kGguf, "out.gguf");
+  EXPECT_EQ(failure(gguf), "");
+  gguf.source = gguf.out;
+  gguf.out = (dir_.path() / "directory").string();
+  gguf.options.format = OutputFormat::kGptq;
+  EXPECT_THAT(failure(gguf), ::testing::HasSubstr("is a GGUF file, from which --format gptq"));
   fs::create_directory(dir_.path() / "there");
   EXPECT_THAT(failure(request(QuantMethod::kRtn, OutputFormat::kGptq, "there")),
               ::testing::HasSubstr("exists already"));

@@ -136,7 +136,8 @@ TEST(QuantConfig, OfGgufFilesIsPacked) {
        {std::pair{"{", "some.key"}, std::pair{"[]", "some.key"},
         std::pair{R"({"quant_method":"awq"})", "some.key: quant_method = \"awq\""},
         std::pair{R"({"format":"float-quantized","config_groups":{}})",
-                  "some.key: format = \"float-quantized\": GGUF files hold pack-quantized only"},
+                  "some.key: format = \"float-quantized\": GGUF files hold pack-quantized, "
+                  "int-quantized"},
         std::pair{R"({"format":"pack-quantized"})", "some.key: config_groups"}}) {
     const auto bad = parse_gguf_quant_config(text, kKey);
     ASSERT_FALSE(bad.has_value()) << text;

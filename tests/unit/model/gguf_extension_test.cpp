@@ -76,6 +76,7 @@ struct Variant {
   DType scales = DType::kF16;    // of NAME.weight_scale
   Json config = Json::object();  // in place of keys of the configuration
   bool with_key = true;
+  bool int8_activations = false;  // signed bytes instead of packed words
 };
 
 struct QuantizedFile {
@@ -92,7 +93,7 @@ std::vector<float> floats_of(const TensorInfo& tensor) {
 void add_layout(const std::string& module, const LayoutTensor& part, DType scales,
                 test::TensorBag& out) {
   const std::string name = module + part.suffix;
-  if (part.suffix != ".weight_scale" || scales == part.dtype) {
+  if (part.suffix != ".weight_scale" || part.dtype != DType::kF16 || scales == DType::kF16) {
     out.add(name, part.dtype, part.shape, part.data);
     return;
   }
@@ -115,24 +116,30 @@ QuantizedFile quantized(const Checkpoint& plain, const Choice& choice, const Var
   Json groups = Json::object();
   for (const TensorInfo& tensor : plain.tensors()) {
     const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
-    const auto scheme = tensor.shape.size() == 2 ? choice(module) : std::nullopt;
+    const auto scheme = tensor.shape.size() > 1 ? choice(module) : std::nullopt;
     if (!scheme.has_value()) {
       out.tensors.add(tensor.name, tensor.dtype, tensor.shape, floats_of(tensor));
       continue;
     }
+    // Experts that are one tensor become one matrix.
+    const std::int64_t cols = tensor.shape.back();
     const QuantizedWeights q = round_to_nearest(*team, *scheme, {}, floats_of(tensor),
-                                                tensor.shape[0], tensor.shape[1], {}, nullptr);
-    for (const LayoutTensor& part : compressed_layout(q, false)) {
+                                                tensor.num_elems() / cols, cols, {}, nullptr);
+    for (const LayoutTensor& part : compressed_layout(q, variant.int8_activations)) {
       if (variant.shapes || part.suffix != ".weight_shape") {
         add_layout(module, part, variant.scales, out.tensors);
       }
     }
     Json& group = groups[scheme->text()];
     group["weights"] = weights_json(*scheme);
+    if (variant.int8_activations) {
+      group["input_activations"] = {
+          {"num_bits", 8}, {"type", "int"}, {"strategy", "token"}, {"dynamic", true}};
+    }
     group["targets"].push_back(module);
   }
   out.config = {{"quant_method", "compressed-tensors"},
-                {"format", "pack-quantized"},
+                {"format", variant.int8_activations ? "int-quantized" : "pack-quantized"},
                 {"config_groups", groups},
                 {"ignore", Json::array({"lm_head", "output"})}};
   out.config.update(variant.config);
@@ -146,13 +153,19 @@ std::vector<float> logits_of(const std::string& path, const FamilyCase& golden,
   return model.has_value() ? Runner(*model).logits(golden.tokens, 512) : std::vector<float>{};
 }
 
+void expect_same_bits(const std::vector<float>& got, const std::vector<float>& wanted) {
+  ASSERT_FALSE(got.empty());
+  ASSERT_EQ(got.size(), wanted.size());
+  EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), 0);
+}
+
 // A directory of config.json and safetensors.
 void write_directory(const std::filesystem::path& dir, const FamilyCase& golden,
-                     const Choice& choice) {
+                     const Choice& choice, const Variant& variant = {}) {
   TempDir plain;
   testing::write_model_dir(plain.path(), golden.config, golden.tensors);
   const auto opened = open_checkpoint(plain.path().string()).value();
-  const QuantizedFile file = quantized(opened.weights(), choice, {});
+  const QuantizedFile file = quantized(opened.weights(), choice, variant);
   Json config = Json::parse(golden.config);
   config["quantization_config"] = file.config;
   testing::write_file(dir / "config.json", config.dump());
@@ -195,9 +208,7 @@ TEST_P(GgufExtension, HasTheBitsOfTheSafetensorsForm) {
     for (const Activations activations : {Activations::kF32, Activations::kInt8}) {
       const std::vector<float> wanted = logits_of(dir.path().string(), golden, activations);
       const std::vector<float> got = logits_of(path, golden, activations);
-      ASSERT_FALSE(got.empty());
-      ASSERT_EQ(got.size(), wanted.size());
-      EXPECT_EQ(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), 0);
+      expect_same_bits(got, wanted);
     }
   }
 }
@@ -213,6 +224,20 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Experts", "qwen3-moe", uniform({4, 32, GridKind::kSymmetric})},
                       Case{"MixedTied", "qwen2", mixed}, Case{"Mixed", "phi3", mixed}),
     [](const auto& param_info) { return param_info.param.name; });
+
+TEST(GgufExtensionFile, SignedBytesWithInt8Activations) {
+  const FamilyCase golden = testing::load_family_case("qwen2");
+  const Choice choice = uniform({8, 0, GridKind::kSymmetric});
+  TempDir dir;
+  const Variant variant{.int8_activations = true};
+  write_directory(dir.path(), golden, choice, variant);
+  const auto path = (dir.path() / "m.gguf").string();
+  write_extended(path, golden, choice, variant);
+  for (const Activations activations : {Activations::kF32, Activations::kInt8}) {
+    expect_same_bits(logits_of(path, golden, activations),
+                     logits_of(dir.path().string(), golden, activations));
+  }
+}
 
 // Rows of queries and keys are in another order, so sums are, too.
 TEST(GgufExtensionFile, PermutedRowsGiveTheSameModel) {
@@ -277,39 +302,30 @@ INSTANTIATE_TEST_SUITE_P(
                 "trine.quantization_config: quant_method = \"gptq\": GGUF files hold "
                 "compressed-tensors only"},
         BadCase{"OtherFormat",
-                {.config = {{"format", "int-quantized"}}},
+                {.config = {{"format", "float-quantized"}}},
                 ErrorCode::kUnsupported,
-                "key trine.quantization_config: format = \"int-quantized\": GGUF files hold "
-                "pack-quantized only"},
+                "key trine.quantization_config: format = \"float-quantized\": GGUF files hold "
+                "pack-quantized, int-quantized"},
         BadCase{"NoTarget",
                 {.config = {{"config_groups", Json::object()}}},
                 ErrorCode::kCorruptData,
                 "matrix blk.0.attn_q is stored quantized, but no group of the configuration"}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST(GgufExtensionFile, ExpertsAreReadOneByOne) {
+TEST(GgufExtensionFile, EveryWayToStoreExpertsGivesTheSameBits) {
   const FamilyCase golden = testing::load_family_case("qwen3-moe");
+  const Choice choice = uniform({4, 32, GridKind::kZeroPoint});
   TempDir dir;
   const auto path = (dir.path() / "m.gguf").string();
-  const Choice choice = uniform({4, 32, GridKind::kSymmetric});
-  write_extended(path, golden, choice, {}, testing::GgufStyle::Experts::kMerged);
-  // Plain merged experts beside quantized matrices are as good as anywhere.
-  EXPECT_TRUE(Model::load(path, {}).has_value());
-  auto file = open_gguf(path).value();
-  test::TensorBag bag;
-  for (const TensorInfo& tensor : file.checkpoint.tensors()) {
-    const bool merged = tensor.name == "blk.0.ffn_up_exps.weight";
-    bag.tensors.push_back(tensor);
-    bag.tensors.back().name += merged ? "_packed" : "";
+  using Experts = testing::GgufStyle::Experts;
+  for (const Activations activations : {Activations::kF32, Activations::kInt8}) {
+    write_extended(path, golden, choice, {}, Experts::kSingle);
+    const std::vector<float> single = logits_of(path, golden, activations);
+    for (const Experts experts : {Experts::kMerged, Experts::kGateUpMerged}) {
+      write_extended(path, golden, choice, {}, experts);
+      expect_same_bits(logits_of(path, golden, activations), single);
+    }
   }
-  const auto other = (dir.path() / "other.gguf").string();
-  ASSERT_TRUE(write_gguf(other, file.metadata.pairs(), bag.tensors).has_value());
-  const auto model = Model::load(other, {});
-  ASSERT_FALSE(model.has_value());
-  EXPECT_NE(model.error().message.find("matrix blk.0.ffn_up_exps is stored quantized for all "
-                                       "experts together; they are read one by one"),
-            std::string::npos)
-      << model.error().message;
 }
 
 TEST(GgufExtensionFile, TheKeyMustBeJsonText) {

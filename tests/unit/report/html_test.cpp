@@ -102,6 +102,9 @@ TEST(Html, ValuesThatAreNotFiniteAreTextAndNoPicture) {
   EXPECT_THAT(html, Not(HasSubstr("=\"nan")));
   EXPECT_THAT(html, Not(HasSubstr("=\"inf")));
   EXPECT_EQ(number_text(-0.0), "0");
+  EXPECT_EQ(number_text(0.000123456), "0.0001235");
+  EXPECT_EQ(number_text(123456.7), "123457");
+  EXPECT_EQ(number_text(-1e15), "-1e+15");
 }
 
 TEST(Html, LabelsAreCutBetweenCharacters) {
