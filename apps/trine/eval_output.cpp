@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
@@ -14,21 +15,27 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kPercent = 100.0;
 
+// The figure and where it lies; of one window or task nothing can be drawn anew.
 std::string with_interval(const eval::Figure& figure, double scale, int digits,
                           std::string_view unit) {
-  return fmt::format("{:.{}f}{}  [{:.{}f}, {:.{}f}]", figure.value * scale, digits, unit,
-                     figure.interval.low * scale, digits, figure.interval.high * scale, digits);
+  const std::string value = fmt::format("{:.{}f}{}", figure.value * scale, digits, unit);
+  if (figure.interval.low == figure.interval.high) {
+    return value;
+  }
+  return fmt::format("{}  [{:.{}f}, {:.{}f}]", value, figure.interval.low * scale, digits,
+                     figure.interval.high * scale, digits);
 }
 
 void append_comparison(const eval::TextComparison& c, std::string& out) {
   out += fmt::format("reference PPL     {}\n", with_interval(c.ppl, 1.0, 4, ""));
   out += fmt::format("PPL change        {}\n", with_interval(c.ppl_change, kPercent, 3, " %"));
-  out += fmt::format("KL mean           {:.6f}  [{:.6f}, {:.6f}]\n", c.kl.mean, c.kl_interval.low,
-                     c.kl_interval.high);
+  out += fmt::format("KL mean           {}\n",
+                     with_interval({.value = c.kl.mean, .interval = c.kl_interval}, 1.0, 6, ""));
   out += fmt::format("KL median         {:.6f}\n", c.kl.median);
   out += fmt::format("KL p99            {:.6f}\n", c.kl.p99);
   out += fmt::format("KL p99.9          {:.6f}\n", c.kl.p999);
   out += fmt::format("KL max            {:.6f}\n", c.kl.max);
+  out += fmt::format("KL, early to late {:.6f}\n", fmt::join(c.kl_by_position, " "));
   out += fmt::format("same top-1        {}\n", with_interval(c.top1, kPercent, 2, " %"));
   out += fmt::format("top-5 overlap     {}\n", with_interval(c.top5, kPercent, 2, " %"));
   out += fmt::format("p(token) change   mean {:+.5f}, rms {:.5f}\n", c.dp_mean, c.dp_rms);
