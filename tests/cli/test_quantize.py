@@ -93,6 +93,14 @@ class Quantize(Case):
         self.ok("quantize", once, "-o", self.path("twice.gguf"), "--method", "rtn", "--requantize")
         self.assertLess(self.divergence(self.path("twice.gguf")), 0.3)
 
+    def test_a_quantized_checkpoint_is_refused_even_when_asked_for(self):
+        once = self.path("once")
+        self.ok("quantize", MODEL, "-o", once, "--method", "rtn", "--format", "gptq", "--bits", "4")
+        for more in ((), ("--requantize",)):
+            self.bad(2, "layer 0: the model is a quantized checkpoint already", "quantize", once, "-o", self.path("twice"),
+                     "--method", "rtn", *more)
+            self.assertFalse(os.path.exists(self.path("twice")))
+
     def test_an_interrupt_and_the_same_command_again(self):
         out = self.path("out")
         command = ["quantize", MODEL, "-o", out, "--method", "awq+gptq", *self.calibrated()]
